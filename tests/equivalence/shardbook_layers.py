@@ -49,6 +49,22 @@ class Layers:
         return (self.product(scaled, k), self.product(transposed(scaled), q),
                 self.product(transposed(p), dout), ds)
 
+    def scores_backward(self, dout, out, p, v):
+        dots = self.total(dout * out, -1)[..., None]
+        return self.rounded(self.held(self.product(dout, transposed(v)) - dots) * p)
+
+    def add(self, a, b):
+        return self.held(a + b)
+
+    def times(self, a, b):
+        return self.held(a * b)
+
+    def gated(self, g, u):
+        return self.rounded(self.silu(g) * u)
+
+    def gates_backward(self, dgates, gates):
+        return self.rounded(gates * self.held(dgates - self.total(dgates * gates, -1)[..., None]))
+
 
 class Real(Layers):
     """Real numbers. The first axis has the number itself, and then samples with rounding errors: each operation
@@ -93,13 +109,7 @@ class Real(Layers):
         sizes, counts = ((np.abs(a[0]), np.abs(b[0])), ((a[0] != 0) * 1.0, (b[0] != 0) * 1.0))
         return self.of_sum(a @ b, counts[0] @ counts[1], sizes[0] @ sizes[1])
 
-    def add(self, a, b):
-        return self.rounded(a + b)
-
-    def times(self, a, b):
-        return self.rounded(a * b)
-
-    gated_back = times
+    held, gated_back = rounded, Layers.times
 
     def scaled(self, t):
         return t if self.score_scale == 1 else self.rounded(t * self.score_scale, 3)
@@ -149,10 +159,6 @@ class Real(Layers):
         z = self.scaled(self.product(q, transposed(k)))
         return np.where(others, np.exp(z - self.softmax(z, sees)[1][..., None]), 0)
 
-    def scores_backward(self, dout, out, p, v):
-        dots = self.total(dout * out, -1)[..., None]
-        return self.rounded(self.rounded(self.product(dout, transposed(v)) - dots) * p)
-
     def is_positive(self, z):
         """In each sample. With coarse operands, a ReLU may turn in some."""
         is_unsure = self.samples and (np.abs(z[0]) <= self.bound(z)).any()
@@ -163,9 +169,6 @@ class Real(Layers):
     def silu(self, z):
         return self.rounded(z * sigmoid(z), self.SIGMOID + 1)
 
-    def gated(self, g, u):
-        return self.rounded(self.silu(g) * u)
-
     def gated_backward(self, dh, g, u):
         """dg and du."""
         other, units = sigmoid(-g), self.SIGMOID + 1
@@ -175,9 +178,6 @@ class Real(Layers):
 
     def gates(self, z):
         return self.softmax(z)[0]
-
-    def gates_backward(self, dgates, gates):
-        return self.rounded(gates * self.rounded(dgates - self.total(dgates * gates, -1)[..., None]))
 
     def order(self, z):
         """Experts of each row, the likeliest first. \\throws Undecided where rounding can change that"""
@@ -246,12 +246,6 @@ class OnGrid(Layers):
         self.require_exact(np.abs(a) @ np.abs(b), a, b)
         return a @ b
 
-    def add(self, a, b):
-        return self.held(a + b)
-
-    def times(self, a, b):
-        return self.held(a * b)
-
     def gated_back(self, gate, d):
         """What comes back to an expert, through its gate."""
         return self.rounded(gate * d)
@@ -294,15 +288,8 @@ class OnGrid(Layers):
         z = self.scaled(self.product(q, transposed(k)))
         return self.rounded(self.powers(z, others) / self.powers(z, sees).sum(axis=-1, keepdims=True))
 
-    def scores_backward(self, dout, out, p, v):
-        dots = self.total(dout * out, -1)[..., None]
-        return self.rounded(self.held(self.product(dout, transposed(v)) - dots) * p)
-
     def silu(self, z):
         return self.rounded(z * sigmoid(z))
-
-    def gated(self, g, u):
-        return self.rounded(self.silu(g) * u)
 
     def gated_backward(self, dh, g, u):
         size = np.abs(dh * u) * sigmoid(g) * (1 + np.abs(g) * sigmoid(-g))
@@ -312,10 +299,6 @@ class OnGrid(Layers):
     def gates(self, z):
         powers = self.powers(z)
         return self.rounded(powers / powers.sum(axis=-1, keepdims=True))
-
-    def gates_backward(self, dgates, gates):
-        dots = self.total(dgates * gates, -1)[..., None]
-        return self.rounded(self.held(dgates - dots) * gates)
 
     def order(self, z):
         return np.argsort(-self.exponents(z), axis=-1, kind="stable")

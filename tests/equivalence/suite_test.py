@@ -51,11 +51,12 @@ class Suite(unittest.TestCase):
         for file in here.glob("shardbook*.py"):
             if not (link := self.scratch / "suite" / file.name).exists():
                 link.symlink_to(file)
-        adapter = self.scratch / f"suite/adapters/{name}.py"
+        adapter, shared = (self.scratch / f"suite/adapters/{file}.py" for file in (name, "numpy_decoder"))
         if edit:
-            text = adapter.read_text()
+            file = adapter if edit[0] in adapter.read_text() else shared
+            text = file.read_text()
             self.assertEqual(text.count(edit[0]), 1, edit[0])
-            adapter.write_text(text.replace(*edit))
+            file.write_text(text.replace(*edit))
         out = "{out}" if name.startswith(("jax", "transformers")) else "{out_dir}"
         return self.call("run", "--problems", problems, "--devices", devices, "--json",
                          self.scratch / "v.json", "--", with_python, adapter, *strategy, "{problem}", out,
@@ -342,16 +343,17 @@ REAL = "decoder-real-plain"
 
 class Decoders(Suite):
     IDS, LABELS = "[], self.in_slice(ids)", "self.in_slice(labels)"
+    SHARED = "return self.group.all_reduce(t) if self.shares_keys else t"
     TENSOR = [
-        (IDS, "[], self.in_slice(ids + self.part(self.p['vocabulary'])[0])", PLAIN, "losses", 1,
+        (IDS, "[], self.in_slice(ids + self.vocabulary[0])", PLAIN, "losses", 1,
          "ids looked up in each slice of the embedding without the slice's offset?"),
-        (LABELS, "self.in_slice(labels + self.part(self.p['vocabulary'])[0])", PLAIN, "losses", 0,
+        (LABELS, "self.in_slice(labels + self.vocabulary[0])", PLAIN, "losses", 0,
          "labels looked up in each slice of the logits without the slice's offset?"),
-        (LABELS, "self.in_slice(labels + self.part(self.p['vocabulary'])[0])", REAL, "head", 2,
+        (LABELS, "self.in_slice(labels + self.vocabulary[0])", REAL, "head", 2,
          "labels looked up in each slice of the logits without the slice's offset?"),
-        ("if self.shares_keys:\n", "if False:\n", TIED, "block_1/key", 1,
+        (SHARED, "return t", TIED, "block_1/key", 1,
          "what the query heads of device 1 add to it: key-value heads that devices share"),
-        ("if self.shares_keys:\n", "if False:\n", "decoder-real-window-tied", "block_1/value", 2,
+        (SHARED, "return t", "decoder-real-window-tied", "block_1/value", 2,
          "what the query heads of device 2 add to it: key-value heads that devices share"),
         ("(self.g[\"embedding\"] if self.p[\"is_tied\"] else 0)", "0", TIED, "embedding", 1,
          "a tied table with the gradient of the head alone?"),
@@ -363,10 +365,9 @@ class Decoders(Suite):
          "a tied table that has its gradient through the embedding twice?"),
         ("np.arange(*self.heads) // shared - self.keys[0]", "np.arange(*self.heads) % key_heads", TIED,
          "losses", 0, "query heads h, h + G, ... share key-value head h, where neighbours are meant?"),
-        ("g, u = n @ self.w[b + \"gate\"], n @ self.w[b + \"up\"]",
-         "u, g = n @ self.w[b + \"gate\"], n @ self.w[b + \"up\"]", PLAIN, "losses", 0,
+        ("g, u = self.product(n,", "u, g = self.product(n,", PLAIN, "losses", 0,
          "gate and up in each other's place?"),
-        ("out, probabilities = ", "self.a.scale = 1; out, probabilities = ", REAL, "logits", 1,
+        ("out, p = ", "self.a.scale = 1; out, p = ", REAL, "logits", 1,
          "scores not divided by the root of a head's width?"),
         ("/ (labels >= 0).sum()", "/ 1", REAL, "loss", 0, "a sum over tokens where a mean is meant?"),
         ("/ (labels >= 0).sum()", "/ labels.size", REAL, "head", 1,
@@ -387,7 +388,7 @@ class Decoders(Suite):
         ("(at <= mine)", "(at >= 0)", PLAIN, "losses", 0, "tokens that see later ones: no causal mask?"),
         ("& (at > mine - (problem[\"window\"] or len(at)))", "", TIED, "losses", 2,
          "tokens that see beyond their window?"),
-        ("self.group.all_reduce(self.by_key_heads(t))", "self.by_key_heads(t)", PLAIN, "block_0/value", 0,
+        ("self.group.all_reduce(t)[:, :, self", "t[:, :, self", PLAIN, "block_0/value", 0,
          "keys and values with the gradient of their own device's queries alone?"),
         ("name: group.all_reduce(g) for", "name: g if 'norm' in name else group.all_reduce(g) for", TIED,
          "final_norm", 1, "what the tokens of device 1 add to it: a norm's gradient not summed"),

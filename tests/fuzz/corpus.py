@@ -1,5 +1,6 @@
 """The inputs that the fuzzer begins with."""
 import json
+import re
 import struct
 
 FILES = ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"]
@@ -55,9 +56,14 @@ RAW = [  # texts that json.dumps does not write
     ("config", "sizes", b'{"model_type":"mistral","num_hidden_layers":1000000000000,"hidden_size":4294967296}'),
 ]
 
+ODD_WORDS = [b"\\u0000", b"\\ud800", b"-0", b"1e999", b"../", b"/", b"\xef\xbb\xbf",
+             b"version https://git-lfs.github.com/spec/",
+             *(b"%d" % number for number in (2**32, 2**63 - 1, 2**63, 2**64 - 1, 2**64))]
+
 
 def write_all(folder):
-    """Writes each parser's inputs into a folder of its name."""
+    """Writes each parser's inputs into a folder of its name, and the words of all inputs, with odd ones, into
+    words.dict: the fuzzer makes inputs of these, too."""
     inputs = [("header", name, struct.pack("<Q", data_bytes) + json.dumps(header).encode())
               for name, (data_bytes, header) in HEADERS.items()]
     for parser, table in ("index", INDEXES), ("manifest", MANIFESTS), ("config", CONFIGS):
@@ -65,3 +71,7 @@ def write_all(folder):
     for parser, name, data in inputs + RAW:
         (folder / parser).mkdir(parents=True, exist_ok=True)
         (folder / parser / name).write_bytes(data)
+    words = {word for _, _, data in inputs + RAW for kind in (rb'"[^"]+":?|\d+|null|true', rb"[{[][^][{}]{,60}[]}]")
+             for word in re.findall(kind, data)}
+    lines = ("".join(f"\\x{byte:02x}" for byte in word) for word in sorted(words.union(ODD_WORDS)))
+    (folder / "words.dict").write_text("".join(f'"{line}"\n' for line in lines))

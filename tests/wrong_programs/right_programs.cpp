@@ -17,13 +17,12 @@ void be_late() {
 }
 
 using Action = std::function<void()>;
+/// Adds a program of a call.
+using Add = std::function<void(const char* class_, const Action& action)>;
 
 /// Programs in which all devices make one call.
-void add_in_world(Programs& programs, const CollectiveCall& call) {
+void add_in_world(const Add& add, const CollectiveCall& call) {
   const Form& form = call.form;
-  auto add = [&](const char* class_, const Action& action) {
-    programs.push_back(together(call.name, class_, 0, {}, action));
-  };
   add("from different lines", [&] {
     const CallSite here(me() == odd ? SourceLine::current() : form.where);
     form.make();
@@ -44,12 +43,9 @@ void add_in_world(Programs& programs, const CollectiveCall& call) {
 }
 
 /// Programs in which a device also does something else.
-void add_beside_others(Programs& programs, const CollectiveCall& call) {
+void add_beside_others(const Add& add, const CollectiveCall& call) {
   const Form& form = call.form;
   const Form& other = another_call(call);
-  auto add = [&](const char* class_, const Action& action) {
-    programs.push_back(together(call.name, class_, 0, {}, action));
-  };
   add("under a condition that all fulfil", [&] {
     if (devices() > 1) form.make();
     other.make();
@@ -75,12 +71,9 @@ void add_beside_others(Programs& programs, const CollectiveCall& call) {
 }
 
 /// Programs in which the members of a group make one call.
-void add_in_groups(Programs& programs, const CollectiveCall& call) {
+void add_in_groups(const Add& add, const CollectiveCall& call) {
   const Form& form = call.form;
   const Form& other = another_call(call);
-  auto add = [&](const char* class_, const Action& action) {
-    programs.push_back(together(call.name, class_, 0, {}, action));
-  };
   add("in groups, other calls in each", [&] {
     const std::unique_ptr<Communicator> part = group().split(me() == 2 ? 1 : 0, me());
     (me() == 2 ? other : form).make(*part);
@@ -108,12 +101,9 @@ void add_in_groups(Programs& programs, const CollectiveCall& call) {
 }
 
 /// Programs that start a call, and await it later.
-void add_of_future(Programs& programs, const CollectiveCall& call) {
+void add_of_future(const Add& add, const CollectiveCall& call) {
   const Form& form = call.form;
   const Form& other = another_call(call);
-  auto add = [&](const char* class_, const Action& action) {
-    programs.push_back(together(call.name, class_, 0, {}, action));
-  };
   add("polled while one device is late", [&] {
     if (me() == odd) be_late();
     const InProgress started = form.start(group());
@@ -144,56 +134,46 @@ void add_of_future(Programs& programs, const CollectiveCall& call) {
 }
 
 /// Programs of calls whose arguments differ between devices.
-void add_uneven(Programs& programs) {
-  auto add = [&](const char* call, const char* class_, const Action& action) {
-    programs.push_back(together(call, class_, 0, {}, action));
-  };
-  add("all_gather", "slices of other extents", [] { group().all_gather_async(Tensor({me(), 2}), 0).get(); });
-  add("all_to_all, counts", "other counts and extents", [] {
+void add_uneven(const std::function<Add(const char* call)>& of) {
+  of("all_gather")("slices of other extents", [] { group().all_gather_async(Tensor({me(), 2}), 0).get(); });
+  of("all_to_all, counts")("other counts and extents", [] {
     std::vector<Index> counts = {0, 0, 0};
     counts[static_cast<std::size_t>(right())] = me();
     group().all_to_all_async(Tensor({me(), 2}), counts, 0).get();
   });
-  add("broadcast", "others pass nothing", [] {
+  of("broadcast")("others pass nothing", [] {
     group().broadcast_async(me() == 2 ? Tensor({4, 2}) : Tensor(), 2).get();
   });
-  add("send_async", "a device without a target", [] {
+  of("send_async")("a device without a target", [] {
     const Tensor src({3});
     Tensor dst({3});
     group().send_async(src, dst, me() == 2 ? std::nullopt : std::optional(right())).wait();
   });
-  add("split", "a device without a color",
-      [] { group().split(me() == odd ? std::nullopt : std::optional<Index>(4), 0); });
-  add("reduce_scatter", "fewer rows than devices", [] {
+  of("split")("a device without a color",
+              [] { group().split(me() == odd ? std::nullopt : std::optional<Index>(4), 0); });
+  of("reduce_scatter")("fewer rows than devices", [] {
     group().reduce_scatter_async(Tensor({2, 3}), ReduceOp::sum, 0).get();
   });
-  add("gather", "texts of other lengths",
-      [] { group().gather("texts", std::string(static_cast<std::size_t>(100 * me()), 'x')); });
-  add("exchange", "another number on each device", [] { group().exchange("places", me()); });
+  of("gather")("texts of other lengths",
+               [] { group().gather("texts", std::string(static_cast<std::size_t>(100 * me()), 'x')); });
+  of("exchange")("another number on each device", [] { group().exchange("places", me()); });
   for (const Shape& empty : {Shape{0}, Shape{0, 3}, Shape{3, 0}}) {
-    add("all_gather", "empty tensors", [empty] { group().all_gather_async(Tensor(empty), 0).get(); });
-    add("all_reduce", "empty tensors",
-        [empty] { group().all_reduce_async(Tensor(empty), ReduceOp::sum).get(); });
-    add("reduce_scatter", "empty tensors",
-        [empty] { group().reduce_scatter_async(Tensor(empty), ReduceOp::max, 0).get(); });
-    add("all_to_all", "empty tensors", [empty] { group().all_to_all_async(Tensor(empty), 0, 0).get(); });
-    add("broadcast", "empty tensors", [empty] { group().broadcast_async(Tensor(empty), 1).get(); });
-    add("send, receive", "empty tensors", [empty] {
+    of("all_gather")("empty tensors", [empty] { group().all_gather_async(Tensor(empty), 0).get(); });
+    of("all_reduce")("empty tensors",
+                     [empty] { group().all_reduce_async(Tensor(empty), ReduceOp::sum).get(); });
+    of("reduce_scatter")("empty tensors",
+                         [empty] { group().reduce_scatter_async(Tensor(empty), ReduceOp::max, 0).get(); });
+    of("all_to_all")("empty tensors", [empty] { group().all_to_all_async(Tensor(empty), 0, 0).get(); });
+    of("broadcast")("empty tensors", [empty] { group().broadcast_async(Tensor(empty), 1).get(); });
+    of("send, receive")("empty tensors", [empty] {
       if (me() == 0) group().send(1, Tensor(empty));
       if (me() == 1) group().receive(0);
     });
   }
 }
 
-Program of_messages(const char* class_, const Action& action) {
-  return together("send, receive", class_, 0, {}, action);
-}
-
 /// Sends that are posted long before their receives, or in another order.
-void add_posts(Programs& programs) {
-  auto add = [&](const char* class_, const Action& action) {
-    programs.push_back(of_messages(class_, action));
-  };
+void add_posts(const Add& add) {
   add("one device receives first in a ring", [] {
     if (me() == 0)
       group().send(right(), group().receive(left()));
@@ -219,10 +199,7 @@ void add_posts(Programs& programs) {
 }
 
 /// Receives that are posted before their messages are sent.
-void add_posted_receives(Programs& programs) {
-  auto add = [&](const char* class_, const Action& action) {
-    programs.push_back(of_messages(class_, action));
-  };
+void add_posted_receives(const Add& add) {
   add("receives posted before any send", [] {
     Future<Tensor> received = group().post_receive(left(), {3});
     be_late();
@@ -243,10 +220,7 @@ void add_posted_receives(Programs& programs) {
 }
 
 /// Messages for which a device is late.
-void add_late_messages(Programs& programs) {
-  auto add = [&](const char* class_, const Action& action) {
-    programs.push_back(of_messages(class_, action));
-  };
+void add_late_messages(const Add& add) {
   add("two devices talk while the third is late", [] {
     for (int i = 0; i < 4 && me() != 2; ++i)
       if ((me() + i) % 2 == 0)
@@ -277,16 +251,23 @@ void add_late_messages(Programs& programs) {
 
 Programs right_programs() {
   Programs programs;
+  const auto of = [&](const std::string& call) -> Add {
+    return [&programs, call](const char* class_, const Action& action) {
+      programs.push_back(together(call, class_, 0, {}, action));
+    };
+  };
   for (const CollectiveCall& call : collective_calls()) {
-    add_in_world(programs, call);
-    add_beside_others(programs, call);
-    add_in_groups(programs, call);
-    if (call.is_async) add_of_future(programs, call);
+    const Add add = of(call.name);
+    add_in_world(add, call);
+    add_beside_others(add, call);
+    add_in_groups(add, call);
+    if (call.is_async) add_of_future(add, call);
   }
-  add_uneven(programs);
-  add_posts(programs);
-  add_posted_receives(programs);
-  add_late_messages(programs);
+  add_uneven(of);
+  const Add add = of("send, receive");
+  add_posts(add);
+  add_posted_receives(add);
+  add_late_messages(add);
   return programs;
 }
 

@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 """Expert parallel in NumPy, a process for each device: numpy_expert_parallel.py PROBLEM OUT_DIR DEVICES.
 Rows of the batch (tokens) and experts of two layers are divided over the devices."""
-import json
 import sys
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import router
 import shardbook
-from processes import run
+from processes import main
 
 
 def experts(read, mine, expert, a, d):
@@ -54,7 +53,4 @@ def device_program(group, problem, folder, out):
 
 
 if __name__ == "__main__":
-    problem, out, n = json.loads(Path(sys.argv[1]).read_text()), Path(sys.argv[2]), int(sys.argv[3])
-    if problem["workload"] != "mixture":
-        sys.exit(77)
-    sys.exit(run(device_program, n, problem, Path(sys.argv[1]).parent, out))
+    main(device_program, lambda problem: problem["workload"] == "mixture")

@@ -10,7 +10,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import shardbook
 from optimizer import Optimizer
-from processes import run
+from processes import main
 
 
 def device_program(group, problem, folder, out):
@@ -44,14 +44,10 @@ def device_program(group, problem, folder, out):
     result = dict(zip(names, w)) if "target" in read else \
         {"output": y, "input_grad": d, **dict(zip(names, g))}
     shardbook.write(out / f"device_{device}.safetensors", result)
+    on = {name: {"tensor": {"sharded": 1 - layer % 2}} for layer, name in enumerate(names)}
+    on |= {"output": {}, "input_grad": {}}  # replicated
+    (out / "layout.json").write_text(json.dumps({"version": 1, "mesh": {"tensor": n}, "tensors": on}))
 
 
 if __name__ == "__main__":
-    problem, out, n = json.loads(Path(sys.argv[1]).read_text()), Path(sys.argv[2]), int(sys.argv[3])
-    if problem["workload"] != "mlp":
-        sys.exit(77)
-    on = {f"layer_{layer}/weights": {"tensor": {"sharded": 1 - layer % 2}}
-          for layer in range(problem["layers"])}
-    on |= {"output": {}, "input_grad": {}}  # replicated
-    (out / "layout.json").write_text(json.dumps({"version": 1, "mesh": {"tensor": n}, "tensors": on}))
-    sys.exit(run(device_program, n, problem, Path(sys.argv[1]).parent, out))
+    main(device_program, lambda problem: problem["workload"] == "mlp")

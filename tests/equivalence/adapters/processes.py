@@ -1,5 +1,8 @@
 """A process for each device, and collectives between them. Device 0 takes what all send, and hands it on."""
+import json
 import multiprocessing
+import sys
+from pathlib import Path
 
 
 class Group:
@@ -34,3 +37,11 @@ def run(program, devices, *arguments):
     for job in jobs:
         job.join()
     return max(abs(job.exitcode) for job in jobs)
+
+
+def main(program, does):
+    """The command line PROBLEM OUT_DIR DEVICES: program(group, problem, folder, out) on so many devices, or 77 for a
+    problem that it does not do."""
+    path, out, devices = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
+    problem = json.loads(path.read_text())
+    sys.exit(run(program, devices, problem, path.parent, out) if does(problem) else 77)
