@@ -24,8 +24,8 @@ class GpuStorage : public Storage {
   /// The address, for work that is launched in this stream.
   float* data_on(cudaStream_t stream);
 
-  /// All elements of a small tensor that came from the host, until work may write to it: reading them needs no wait.
-  /// They are copied to the GPU when work first reads them.
+  /// All elements of a small tensor that came from the host, until work may write to it: reading them needs
+  /// no wait. They are copied to the GPU when work first reads them.
   std::vector<float> from_host;
   bool is_on_gpu = true;
   /// A copy in the host's memory, for a call that sends it over the wire, and whether that call has written to it.
@@ -132,8 +132,8 @@ class DeviceCopy {
   std::size_t offset_ = 0;
 };
 
-/// The address of t's elements. If there are none, that of another tensor: a kernel's pointers must be valid, even if it
-/// reads nothing.
+/// The address of t's elements. If there are none, that of another tensor: a kernel's pointers must be valid,
+/// even if it reads nothing.
 inline const float* readable(const Tensor& t, const Tensor& another) {
   return TensorMemory::data(t.size() > 0 ? t : another);
 }

@@ -101,8 +101,8 @@ inline Costs zero2_costs(const MlpSetting& s, Index micro_batches) {
   return costs;
 }
 
-/// The common part of the third stage's variants: parameters, gradients and state are divided alike. Below, P and w stand
-/// for elements of float32. Where products round to bf16, gathers send and leave half as many.
+/// The common part of the third stage's variants: parameters, gradients and state are divided alike. Below, P
+/// and w stand for elements of float32. Where products round to bf16, gathers send and leave half as many.
 inline Costs costs_of_shards(const ShardedSizes& z) {
   Costs costs;
   costs.flops = z.flops();

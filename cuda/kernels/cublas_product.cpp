@@ -14,8 +14,8 @@ namespace {
 
 using cuda::gpu;
 
-/// Rounds a float32 to its upper 16 bits: to the nearest, ties to even. Rows of `columns` numbers begin `distance`
-/// numbers apart in the result, with zeros between them.
+/// Rounds a float32 to its upper 16 bits: to the nearest, ties to even. Rows of `columns` numbers begin
+/// `distance` numbers apart in the result, with zeros between them.
 struct ToBf16 {
   Index columns, distance;
 

@@ -85,7 +85,8 @@ struct AddColumn {
     t[i] += column[i / n];
   }
 };
-/// base^(x − largest). A power of two is 2^fraction times 2^integer: exact for integers, which exp2f need not be.
+/// base^(x − largest). A power of two is 2^fraction times 2^integer: exact for integers, which exp2f need not
+/// be.
 SHARDBOOK_KERNEL float power(float x, float largest, ExponentialBase base) {
   if (x == -infinity) return 0;
   x -= largest;

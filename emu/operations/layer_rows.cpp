@@ -90,7 +90,8 @@ float power(float x, float largest, ExponentialBase base) {
   return std::ldexp(std::exp2(x - integer), static_cast<int>(integer));
 }
 
-/// Calls f(i, row, begin, end) for each row of a stack of scores, whose elements from begin to end have powers.
+/// Calls f(i, row, begin, end) for each row of a stack of scores, whose elements from begin to end have
+/// powers.
 template <class F>
 void for_each_row(Tensor& scores, const ScoreRule& rule, const F& f) {
   const Index rows = scores.extent(0) * scores.extent(1), n = scores.extent(2);

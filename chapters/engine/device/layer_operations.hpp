@@ -81,8 +81,8 @@ enum class ExponentialBase { e, two };
 /// two, down to 2^-149.
 Tensor exponentials(Tensor&& z, const Tensor& largest, ExponentialBase base,
                     SourceLine where = SourceLine::current());
-/// The power of a score s(i, c) is base^(scale · s), if i + first <= c <= i + last, and otherwise 0. Causal masks and
-/// sliding windows are such bands.
+/// The power of a score s(i, c) is base^(scale · s), if i + first <= c <= i + last, and otherwise 0. Causal
+/// masks and sliding windows are such bands.
 struct ScoreRule {
   float scale;
   Index first, last;
@@ -93,16 +93,16 @@ struct ScorePowers {
   Tensor powers;         ///< (b, m, n), in the memory of the scores
   Tensor largest, sums;  ///< (b m), of each row of powers
 };
-/// The powers of scores, a stack (b, m, n). `at_least` (b m) are the largest exponents of other scores, if there are any:
-/// `largest` is no less.
+/// The powers of scores, a stack (b, m, n). `at_least` (b m) are the largest exponents of other scores, if
+/// there are any: `largest` is no less.
 ScorePowers powers_of_scores(Tensor&& scores, const ScoreRule& rule, const Tensor* at_least = nullptr,
                              SourceLine where = SourceLine::current());
-/// The softmax of scores (b, m, n) in their memory: powers / base^largest / sums, or 0 where `sums` is 0: a query that
-/// may attend to no key. `largest` and `sums` are (b m), of all scores.
+/// The softmax of scores (b, m, n) in their memory: powers / base^largest / sums, or 0 where `sums` is 0: a
+/// query that may attend to no key. `largest` and `sums` are (b m), of all scores.
 Tensor softmax_of_scores(Tensor&& scores, const ScoreRule& rule, const Tensor& largest, const Tensor& sums,
                          SourceLine where = SourceLine::current());
-/// ds = factor · p ⊙ (dp − dots), with a number of `dots` (b m) for each row, in the memory of dp. p and dp are
-/// (b, m, n).
+/// ds = factor · p ⊙ (dp − dots), with a number of `dots` (b m) for each row, in the memory of dp. p and dp
+/// are (b, m, n).
 Tensor softmax_of_scores_backward(Tensor&& dp, const Tensor& p, const Tensor& dots, float factor,
                                   SourceLine where = SourceLine::current());
 
@@ -132,8 +132,8 @@ Tensor rotate_backward(Tensor&& dt, std::span<const Index> positions, Index head
 /// @}
 
 /// \name Embeddings and labels
-/// no_slot marks a token or a label that another device has. combine_rows
-/// looks up the embeddings of tokens, and take_columns the scores of labels.
+/// no_slot marks a token or a label that another device has. combine_rows looks up the embeddings of tokens, and
+/// take_columns the scores of labels.
 /// @{
 
 /// Adds row i of `rows` (k, d) to row at[i] of `into` (n, d), in ascending i. Indices may repeat. Rows with

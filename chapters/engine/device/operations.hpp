@@ -32,8 +32,8 @@ enum class Precision { float32, tf32, bf16 };
 /// Sets the precision of this device's products from now on. Until the first call it is float32.
 void set_precision(Precision precision);
 Precision precision();
-/// A matrix (m, n) rounded to bf16 (to nearest, ties to even), for products in this precision. Two numbers of a row lie
-/// in one element: (m, ⌈n/2⌉).
+/// A matrix (m, n) rounded to bf16 (to nearest, ties to even), for products in this precision. Two numbers of
+/// a row lie in one element: (m, ⌈n/2⌉).
 Tensor to_bf16(const Tensor& matrix, SourceLine where = SourceLine::current());
 /// The columns of to_bf16's result, ⌈n/2⌉.
 constexpr Index columns_of_pairs(Index n) {
@@ -91,12 +91,12 @@ void integer_update(Rows w, const Tensor& g, SourceLine where = SourceLine::curr
 /// @}
 
 /// \name Operations on the rows of matrices, for mixtures of experts
-/// Each row of the result depends on one or a few rows of the arguments. All functions throw Error argument for an
-/// index out of range.
+/// Each row of the result depends on one or a few rows of the arguments. All functions throw Error argument for
+/// an index out of range.
 /// @{
 
-/// A list of indices in the host's memory, or a part of one. A GPU copies the whole list when an operation first takes
-/// a part of it: what operations take of one batch should be one list.
+/// A list of indices in the host's memory, or a part of one. A GPU copies the whole list when an operation
+/// first takes a part of it: what operations take of one batch should be one list.
 class Indices {
  public:
   Indices() = default;

@@ -128,9 +128,9 @@ class ShardedEngine {
   Future<Replicated> all_gather_async(Sharded<Axis>&& s, SourceLine where = SourceLine::current());
   template <int Axis>
   Future<Replicated> all_gather_async(const Sharded<Axis>& s, SourceLine where = SourceLine::current());
-  /// The whole of a matrix of which this device keeps rows, for products alone. Where products round to bf16, the rows
-  /// are rounded before they are sent: the same products, and half the bytes. (MixedPrecision's param_dtype in
-  /// PyTorch's FSDP, Zhao et al. 2023.)
+  /// The whole of a matrix of which this device keeps rows, for products alone. Where products round to bf16,
+  /// the rows are rounded before they are sent: the same products, and half the bytes. (MixedPrecision's
+  /// param_dtype in PyTorch's FSDP, Zhao et al. 2023.)
   ReplicatedFactor all_gather_factor(const Sharded<0>& s, SourceLine where = SourceLine::current()) {
     return all_gather_factor_async(s, where).get(where);
   }

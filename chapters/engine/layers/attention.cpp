@@ -152,8 +152,9 @@ Tensor scores_of(const Tensor& q, const Tensor& k, const AttentionHeads& heads, 
   return heads.how.exponents(std::move(z));
 }
 
-/// Adds a piece of keys to the online softmax of a part: the scores z (b, s, n) and v (b, n, d), to `largest` and `sums`
-/// (b s) and to `weighted` (b s, d). The first piece finds `weighted` 0, and nothing in the others.
+/// Adds a piece of keys to the online softmax of a part: the scores z (b, s, n) and v (b, n, d), to `largest`
+/// and `sums` (b s) and to `weighted` (b s, d). The first piece finds `weighted` 0, and nothing in the
+/// others.
 void attend_heads(Tensor z, const Tensor& v, const ScoreRule& rule, bool is_first, Tensor& largest,
                   Tensor& sums, Tensor& weighted) {
   auto [powers, m, more] = powers_of_scores(std::move(z), rule, is_first ? nullptr : &largest);

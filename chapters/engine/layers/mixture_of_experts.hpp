@@ -32,8 +32,8 @@ struct ExpertChoice {
   std::vector<Index> counts() const;
 };
 
-/// Is called with the number of choices of each expert, (E), before the host waits for the choice: if it waits for
-/// what it makes of them, the host waits once.
+/// Is called with the number of choices of each expert, (E), before the host waits for the choice: if it
+/// waits for what it makes of them, the host waits once.
 using SeeCounts = std::function<void(Tensor counts)>;
 /// Chooses experts by logits (T, E).
 ExpertChoice choose_experts(Tensor logits, Index top_k, const Arithmetic& how,

@@ -1,5 +1,5 @@
-/// The operations, but for the matrix product and top_k: each checks its arguments, books its costs, allocates its
-/// result, and lets the backend's kernel compute it.
+/// The operations, but for the matrix product and top_k: each checks its arguments, books its costs,
+/// allocates its result, and lets the backend's kernel compute it.
 
 #include <cmath>
 
