@@ -36,10 +36,11 @@ struct Factor {
 
   explicit Factor(Operand o)
       : numbers(o.tensor->clone()),
-        type(CUDA_R_32F),
+        type(o.columns_in_bf16 > 0 ? CUDA_R_16BF : CUDA_R_32F),
         order(o.is_transposed ? CUBLAS_OP_T : CUBLAS_OP_N),
-        row_length(o.tensor->shape().back()) {}
+        row_length(o.tensor->shape().back() * (o.columns_in_bf16 > 0 ? 2 : 1)) {}
   void make_bf16() {
+    if (type == CUDA_R_16BF) return;
     numbers = cut_to_bf16(numbers);
     type = CUDA_R_16BF;
   }
