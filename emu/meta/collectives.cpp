@@ -88,7 +88,7 @@ void set_up_device() {}
 std::unique_ptr<DataPlane> make_data_plane(const Group&) {
   return nullptr;
 }
-std::unique_ptr<OnDevice> enter_device() {
+std::unique_ptr<OnDevice> enter_device(const Call&) {
   return nullptr;
 }
 void finish_device() {}

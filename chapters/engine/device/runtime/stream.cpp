@@ -43,7 +43,7 @@ void require_own_thread() {
 
 void Stream::start(std::shared_ptr<Call> call) {
   stop_polling();
-  call->on_device = enter_device();
+  call->on_device = enter_device(*call);
   if (!call->is_posted())
     queue_.push_back(std::move(call));
   else if (!advance(*call))
