@@ -16,7 +16,7 @@ std::unique_ptr<DataPlane> make_data_plane(const Group& group) {
   return std::make_unique<cuda::NcclDataPlane>(group);
 }
 
-/// Copies the call's tensors to the GPU now. A copy that began with the call's own work would wait for all
+/// Tensors from the host are copied to the GPU now. A copy that began with the call's own work would wait for all
 /// calls that the host has waited for since, and these may wait for this one.
 std::unique_ptr<OnDevice> enter_device(const Call& call) {
   cuda::data_on(cuda::gpu().computation(), call.tensor);

@@ -227,12 +227,7 @@ GpuStorage::~GpuStorage() {
 float* GpuStorage::data_on(cudaStream_t stream) {
   if (stream != home_ && std::ranges::find(other_streams_, stream) == other_streams_.end())
     other_streams_.push_back(stream);
-  if (!std::exchange(is_on_gpu, true)) {
-    upload(data_, 0, from_host, 1);
-    Event uploaded;
-    uploaded.record(gpu().computation());
-    uploaded.make_wait(stream);
-  }
+  if (!std::exchange(is_on_gpu, true)) upload(data_, 0, from_host, 1);
   return data_;
 }
 

@@ -25,7 +25,7 @@ class GpuStorage : public Storage {
   float* data_on(cudaStream_t stream);
 
   /// All elements of a small tensor that came from the host, until work may write to it: reading them needs
-  /// no wait. They are copied to the GPU when work first reads them.
+  /// no wait. Computation copies them to the GPU when work first reads them, at the latest when a call begins.
   std::vector<float> from_host;
   bool is_on_gpu = true;
   /// A copy in the host's memory, for a call that sends it over the wire, and whether that call has written to it.

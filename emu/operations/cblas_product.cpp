@@ -47,6 +47,7 @@ class Rounded {
 
  private:
   void round(const Tensor& t, int bits) {
+    copy_.reserve(static_cast<std::size_t>(t.size()));
     for (float x : TensorMemory::span(t)) copy_.push_back(without_low_bits(x, bits));
   }
   void read_pairs(const Tensor& t, Index columns) {

@@ -42,6 +42,8 @@ TEST_CASE("an error names the line of the call: tensors and operations") {
   REFUSED("", hyperbolic_tangent_backward(matrix(), Tensor()));
   REFUSED("", silu_backward(matrix(), Tensor()));
   REFUSED("", gelu_backward(matrix(), Tensor()));
+  REFUSED("to_bf16: expected a matrix, given (2,)", to_bf16(t));
+  REFUSED("top_k: expected 1 to 3 columns, given 4", top_k_counts(matrix(), 4));
 }
 
 TEST_CASE("an error names the line of the call: plain calls") {
