@@ -44,7 +44,7 @@ class Tour:
             self.references.add(layers)
         elif layers not in self.references and variant["workload"] == "mlp":
             self.references.add(layers)
-            self.add_row(*self.train("01_single_device", f"reference-{layers}", "--layers", layers))
+            self.add_row(*self.train("01_single_device", f"reference-{layers}", "--layers", str(layers)))
         self.add_row(report, text)
 
     def train(self, chapter, name, *words):

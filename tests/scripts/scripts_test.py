@@ -17,6 +17,9 @@ from pathlib import Path
 from unittest import mock
 
 root = Path(__file__).resolve().parents[2]
+sys.path.append(str(root / "tests/harness"))
+import terminal
+
 build = Path(sys.argv.pop(1)).resolve()
 python = Path("/usr/bin/python3")
 os.environ.pop("MPIRUN", None)  # as a user has it: tests play launchers by their name
@@ -487,6 +490,25 @@ class Ending(Scripts):
             if is_program and str(os.getpid()).encode() in words:
                 found.append(process)
         return found
+
+
+class OnTerminal(Scripts):
+    """What a person sees, who has no pipe."""
+    def test_the_tour(self):
+        """Of four chapters. Each line is written once its chapter has ended, over the line that says what runs."""
+        real, listed = shutil.which("mpirun"), self.scratch / "listed"
+        everything = subprocess.run([build / "emu/shardbook", "list"], check=True, capture_output=True).stdout
+        few = [{**chapter, "variants": chapter["variants"][:1]} for chapter in json.loads(everything)]
+        listed.write_text(json.dumps([c for c in few if c["number"] in ("00", "01", "04", "05")]))
+        self.play("mpirun", f"""case "$*" in *' list') cat '{listed}';; *) exec {real} "$@";; esac""")
+        path = f"{self.scratch / 'bin'}:{os.environ['PATH']}"
+        for columns in (80, 120):
+            code, lines = terminal.run([self.project / "chapters/run", "-n", "2"], columns, cwd=self.scratch,
+                                       env={**os.environ, "PATH": path})
+            self.assertEqual(code, 0, lines)
+            rows = [line[:2] for line in lines if re.match("[0-9]{2} ", line)]
+            self.assertEqual(rows, ["00", "01", "01", "04", "05"], lines)  # 01 also as deep as 04
+            self.assertNotIn("Traceback", "".join(lines))
 
 
 class Watching(unittest.TestCase):
