@@ -56,10 +56,6 @@ const RegisteredChapter chapter({
     .workload = &decoder(),
     .variants =
         {
-            {.name = "single",
-             .summary = "one device: nothing is divided",
-             .make = made<SingleDecoder>,
-             .is_reference = true},
             {.name = "tensor",
              .summary = "heads, hidden units and the vocabulary divided; four all-reduces a block",
              .make =
@@ -107,6 +103,10 @@ const RegisteredChapter chapter({
                              Options().with(micro_batches, 2)},
              .require = [](int devices, const Workload& w,
                            const Options& o) { split_blocks(as_decoder(w).model(), devices, o[split]); }},
+            {.name = "single",
+             .summary = "one device: nothing is divided",
+             .make = made<SingleDecoder>,
+             .is_reference = true},
             {.name = "t5-single",
              .summary = "an encoder-decoder on one device: nothing is divided",
              .make = made_t5<T5Single>,
