@@ -1,4 +1,4 @@
-///     mpirun -n 4 build/emu/00_collectives
+///     mpirun --oversubscribe -n 4 build/emu/00_collectives
 ///
 /// Chapter 00: every collective, drawn on the devices of this run, 1 to 8 of them, from what they hold.
 
@@ -43,7 +43,8 @@ void print_legend(const Communicator& group) {
   const int n = group.num_devices();
   const int last = n - 1;
   const std::string one_addend = written(static_cast<float>(addend(0, last, n)), Ink::addends, n);
-  fmt::print("Chapter 00, collectives, on {} device{}\n{}\n\n", n, n == 1 ? " (mpirun -n 4 for more)" : "s",
+  fmt::print("Chapter 00, collectives, on {} device{}\n{}\n\n", n,
+             n == 1 ? " (mpirun --oversubscribe -n 4 for more)" : "s",
              wrapped("A column is a device: a process with its own memory. A box is a tensor in it, (rows, "
                      "columns) of float32, 4 bytes each. Numbers tell where they come from:"));
   fmt::print("    {:12}device {}'s number 0\n", fmt::format("{}0", last), last);

@@ -1,6 +1,7 @@
 /// Chapter 01 in one main: the unsharded network. Each device computes the same.
 ///
-///     cmake --build build --target 01_single_device.main && mpirun -n 4 build/mains/01_single_device
+///     cmake --build build --target 01_single_device.main
+///     mpirun --oversubscribe -n 4 build/mains/01_single_device
 
 #include <fmt/format.h>
 

@@ -1,6 +1,7 @@
 /// Chapter 02 in one main: every device has the whole network, and its rows of each batch.
 ///
-///     cmake --build build --target 02_data_parallel.main && mpirun -n 4 build/mains/02_data_parallel
+///     cmake --build build --target 02_data_parallel.main
+///     mpirun --oversubscribe -n 4 build/mains/02_data_parallel
 
 #include <fmt/format.h>
 

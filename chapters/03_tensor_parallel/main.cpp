@@ -1,6 +1,7 @@
 /// Chapter 03 in one main: each weight matrix is divided, and every device has the whole batch.
 ///
-///     cmake --build build --target 03_tensor_parallel.main && mpirun -n 4 build/mains/03_tensor_parallel
+///     cmake --build build --target 03_tensor_parallel.main
+///     mpirun --oversubscribe -n 4 build/mains/03_tensor_parallel
 
 #include <fmt/format.h>
 

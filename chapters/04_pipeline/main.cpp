@@ -1,6 +1,7 @@
 /// Chapter 04 in one main: each device has a stage of the layers, and micro-batches follow one another.
 ///
-///     cmake --build build --target 04_pipeline.main && mpirun -n 4 build/mains/04_pipeline
+///     cmake --build build --target 04_pipeline.main
+///     mpirun --oversubscribe -n 4 build/mains/04_pipeline
 
 #include <fmt/format.h>
 

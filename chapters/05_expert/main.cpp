@@ -1,6 +1,7 @@
 /// Chapter 05 in one main: a mixture of experts, which are divided over the devices.
 ///
-///     cmake --build build --target 05_expert.main && mpirun -n 4 build/mains/05_expert
+///     cmake --build build --target 05_expert.main
+///     mpirun --oversubscribe -n 4 build/mains/05_expert
 
 #include <fmt/format.h>
 

@@ -1,6 +1,7 @@
 /// Chapter 06 in one main: parameters, gradients, state and batch are divided.
 ///
-///     cmake --build build --target 06_fully_sharded.main && mpirun -n 4 build/mains/06_fully_sharded
+///     cmake --build build --target 06_fully_sharded.main
+///     mpirun --oversubscribe -n 4 build/mains/06_fully_sharded
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-///     mpirun -n 3 build/course/layers FOLDER OUT
+///     mpirun --oversubscribe -n 3 build/course/layers FOLDER OUT
 ///
 /// Lets a layer of chapter 07 go forward and backward, cut in a way that it is right in, or whole on one device.
 /// FOLDER has job.json, {"layer": "LayerNorm", "axis": "features", "seed": 5}. Each tensor has the elements of

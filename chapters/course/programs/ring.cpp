@@ -1,4 +1,4 @@
-///     mpirun -n 3 build/course/ring FOLDER OUT
+///     mpirun --oversubscribe -n 3 build/course/ring FOLDER OUT
 ///
 /// Lets chapter 00's ring add up vectors. FOLDER has batch.safetensors with a vector for each device,
 /// "addend_0" and so on. Results are the chunks of the sum, and "arrived": which chunk came in each step, a row for

@@ -1,4 +1,4 @@
-///     mpirun -n 3 build/course/solve.03_tensor_parallel FOLDER OUT
+///     mpirun --oversubscribe -n 3 build/course/solve.03_tensor_parallel FOLDER OUT
 ///
 /// Lets an engine of the chapter solve a problem, and writes what each device holds into OUT. FOLDER has
 /// job.json, {"variant": "column-row", "options": {"--mesh": ".."}, "steps": 1, "input_grad": true},

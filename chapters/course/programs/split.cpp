@@ -1,4 +1,4 @@
-///     mpirun -n 1 build/course/split FOLDER OUT
+///     mpirun --oversubscribe -n 1 build/course/split FOLDER OUT
 ///
 /// Divides tensors among files of limited size. FOLDER has job.json, {"bytes": [40, 12], "most": 50}. Results are
 /// "file" and "place": in which file each tensor is, and at which place of it, counted from 0.

@@ -151,7 +151,7 @@ void require_steps_to_make(const Arguments& arguments) {
 
 std::string about(const Chapter& chapter, int devices) {
   return fmt::format("Chapter {} of shardbook, {}, on {} device{}", chapter.short_name(), chapter.title,
-                     devices, devices == 1 ? " (mpirun -n 4 for more)" : "s");
+                     devices, devices == 1 ? " (mpirun --oversubscribe -n 4 for more)" : "s");
 }
 
 /// The parsed arguments. Nothing where the words ask for help, which is printed.

@@ -14,7 +14,7 @@ namespace shard {
 bool parse_options(const Communicator& group, const std::string& program,
                    const std::vector<std::string>& words, const std::string& summary,
                    const std::vector<TextOption>& options, const std::string& footer) {
-  CLI::App app(summary, "mpirun -n 4 build/emu/" + program);
+  CLI::App app(summary, "mpirun --oversubscribe -n 4 build/emu/" + program);
   for (const TextOption& o : options) {
     if (o.value == nullptr) {
       app.add_flag(o.name, *o.flag, o.help);
