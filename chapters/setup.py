@@ -157,8 +157,12 @@ def build(preset, targets, options=None, folder="build", explain=lambda said: ""
     """Builds targets, configuring where options ask for it, and says how far it is. `explain` puts what the
     compiler says into other words."""
     folder = root / folder
-    folder.mkdir(exist_ok=True)
-    with open(folder / "lock", "w") as lock:
+    try:
+        folder.mkdir(exist_ok=True)
+        lock = open(folder / "lock", "w")
+    except OSError as error:
+        return require_built(folder, targets, error.strerror)
+    with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -167,13 +171,54 @@ def build(preset, targets, options=None, folder="build", explain=lambda said: ""
         configure(preset, folder, options or {})
         run_ninja(folder, targets, explain)
 
+def require_built(folder, targets, reason):
+    """That all targets are built already, of these sources: nothing can be written here."""
+    if (folder / "build.ninja").exists() and not why_anew(folder):
+        # By this name of its rules, ninja does not ask CMake to write them again.
+        looks = ["ninja", "-C", folder, "-f", folder / "build.ninja", "-n", *targets]
+        if "ninja: no work to do." in subprocess.run(looks, capture_output=True, text=True).stdout:
+            return
+    fail(69, f"{folder}: expected a folder that can be written, since what is asked for is not built yet "
+             f"({' '.join(targets)}), given: {reason}")
+
+def cached(folder):
+    """What CMake has noted in a build folder, {name: value}."""
+    cache = folder / "CMakeCache.txt"
+    return dict(re.findall(r"^(\w+):\w+=(.*)$", cache.read_text(errors="replace"), re.M)) if cache.exists() else {}
+
+def why_anew(folder, sources=root):
+    """Why the rules in a build folder cannot be used; "" if they can. Those of a copied folder would build the
+    sources that it was copied from. (One folder may have two paths.)"""
+    noted = cached(folder)
+    for name, here in (("CMAKE_HOME_DIRECTORY", sources), ("CMAKE_CACHEFILE_DIR", folder)):
+        there = Path(noted.get(name, here))
+        if not there.exists() or not there.samefile(here):
+            return f"it was made in {there}"
+    for name, tool in noted.items():
+        if tool and re.fullmatch("CMAKE_(COMMAND|MAKE_PROGRAM|CXX_COMPILER|CXX_COMPILER_LAUNCHER)|SHARDBOOK_CBLAS|"
+                                 "MPI_mpi_LIBRARY", name) and not Path(tool).exists() and not shutil.which(tool):
+            return f"it was made with {tool}, which is gone"
+    return ""
+
+def forget(folder, reason):
+    """Removes what CMake has made in a build folder. Returns the options that were chosen for it."""
+    say(f"{folder.name} is made anew: {reason}")
+    chosen = {name: value for name, value in cached(folder).items()
+              if name.startswith("SHARDBOOK_") and value in ("ON", "OFF")
+              or name == "CMAKE_CXX_COMPILER" and shutil.which(value)}
+    for name in ("build.ninja", "CMakeCache.txt", ".ninja_log", ".ninja_deps"):
+        (folder / name).unlink(missing_ok=True)
+    shutil.rmtree(folder / "CMakeFiles", ignore_errors=True)
+    return chosen
+
 def configure(preset, folder, options):
     """Runs CMake, but not where it has run with these options: ninja repeats it when a file asks for it."""
-    log, rules, cache = (folder / name for name in ("configure.log", "build.ninja", "CMakeCache.txt"))
+    log, rules = folder / "configure.log", folder / "build.ninja"
     def lacks_gpus():
         return preset == "cuda" and "chapters_cuda" not in rules.read_text()
-    known = dict(re.findall(r"^(\w+):\w+=(.*)$", cache.read_text(), re.M)) if cache.exists() else {}
-    known.setdefault("SHARDBOOK_MPI", "ON")
+    if reason := why_anew(folder):
+        options = {**forget(folder, reason), **options}
+    known = {"SHARDBOOK_MPI": "ON"} | cached(folder)
     if not rules.exists():
         say(f"building in {folder.name}, some minutes the first time")
     if not rules.exists() or lacks_gpus() or not options.items() <= known.items():

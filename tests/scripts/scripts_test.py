@@ -37,13 +37,19 @@ class Scripts(unittest.TestCase):
         (self.project / "tests").mkdir()
         shutil.copy(root / "tests/run", self.project / "tests")
         (self.project / "build").mkdir()
-        for name in ("build.ninja", "CMakeCache.txt"):
-            (self.project / "build" / name).touch()
+        (self.project / "build/build.ninja").touch()
+        self.make_cache()
         (self.project / "build/emu").symlink_to(build / "emu")
         (self.scratch / "elsewhere").mkdir()
         self.play("dpkg-query", 'shift 3; for name; do echo "$name installed"; done')
         self.play("ninja")
         self.play("apt-get", "echo apt-get was called; exit 1")
+
+    def make_cache(self, more="", home=None):
+        """What CMake would have noted in the build folder, had it made that for the project in the folder `home`."""
+        home = home or self.project
+        (self.project / "build/CMakeCache.txt").write_text(
+            f"CMAKE_HOME_DIRECTORY:INTERNAL={home}\nCMAKE_CACHEFILE_DIR:INTERNAL={home}/build\n{more}")
 
     def play(self, name, text="", folder="bin"):
         """A command of this name that does what the shell text says."""
@@ -118,8 +124,46 @@ class Building(Scripts):
         self.assertEqual(self.run_script("chapters/run", "03", "--steps", "2")[0], 0)
         self.assertTrue((self.scratch / "bin/ninja.calls").read_text().endswith(" 03_tensor_parallel\n"))
 
+    def test_a_build_folder_of_other_sources(self):
+        """A copied or moved checkout, or one whose tools are gone, is configured anew, with the options that it had, and
+        nothing is written elsewhere. Another path to the same folder is no other folder."""
+        self.play("cmake", 'echo "$PWD $*" >>"$0.calls"; touch build/build.ninja')
+        (self.scratch / "original/build").mkdir(parents=True)
+        (self.scratch / "link").symlink_to(self.project)
+        options = "SHARDBOOK_TESTS:BOOL=OFF\nSHARDBOOK_WERROR:BOOL=ON\nCMAKE_CXX_COMPILER:FILEPATH=/bin/sh\n"
+        for home, more, said in ((self.scratch / "original", "", f"made in {self.scratch}/original"),
+                                 (self.scratch / "moved away", "", f"made in {self.scratch}/moved away"),
+                                 (None, "CMAKE_COMMAND:INTERNAL=/gone/cmake\n", "made with /gone/cmake, which is gone"),
+                                 (self.project, "", ""), (self.scratch / "link", "", "")):
+            for script in ("chapters/run", "tests/run"):
+                with self.subTest(home=home, script=script):
+                    self.make_cache(options + more, home)
+                    (self.project / "build/CMakeFiles").mkdir(exist_ok=True)
+                    (self.scratch / "bin/cmake.calls").write_text("")
+                    code, _, err = self.run_script(script, "03", CI="1" if script == "tests/run" else "")
+                    calls = (self.scratch / "bin/cmake.calls").read_text()
+                    if script == "chapters/run":
+                        self.assertEqual(code, 0, err)
+                        self.assertEqual(bool(calls), bool(said))
+                    self.assertEqual("build is made anew: it was " + said in err, bool(said), err)
+                    if said:
+                        self.assertRegex(calls, f"^{self.project} --preset release -G Ninja .*-DSHARDBOOK_WERROR=ON")
+                        self.assertIn("-DCMAKE_CXX_COMPILER=/bin/sh", calls)
+                        self.assertFalse((self.project / "build/CMakeFiles").exists())
+        self.assertEqual(sorted(path.name for path in self.scratch.iterdir()),
+                         ["bin", "elsewhere", "link", "original", "project"])
+        self.assertEqual(list((self.scratch / "original").glob("**/*")), [self.scratch / "original/build"])
+
+    def test_a_folder_that_cannot_be_written(self):
+        """What is built there runs; what is not, is said in one line."""
+        (self.project / "build/lock").mkdir()  # root may write to any folder, but not to this file
+        self.play("ninja", 'case "$*" in *-n*03_*) echo "ninja: no work to do.";; *) echo "[1/2] Building";; esac')
+        self.assertEqual(self.run_script("chapters/run", "03", "-n", "2", "--steps", "2")[0], 0)
+        self.refused(69, r"build: expected a folder that can be written, .* \(02_data_parallel\), given: Is a dir",
+                     "chapters/run", "02")
+
     def test_tests_that_are_not_there(self):
-        (self.project / "build/CMakeCache.txt").write_text("SHARDBOOK_TESTS:BOOL=ON\n")
+        self.make_cache("SHARDBOOK_TESTS:BOOL=ON\n")
         self.play("ctest", """echo '{"tests": []}'""")
         self.play("ninja", 'echo "$@" >>"$0.calls"')
         self.refused(64, "expected a name that a test has, given -R nothing", "tests/run", "-R", "nothing", CI="")
@@ -473,7 +517,7 @@ class Ending(Scripts):
             self.assertNotIn("data parallel", out)
 
     def test_a_signal_ends_tests(self):
-        (self.project / "build/CMakeCache.txt").write_text("SHARDBOOK_TESTS:BOOL=ON\n")
+        self.make_cache("SHARDBOOK_TESTS:BOOL=ON\n")
         job = f"'{root}/chapters/on_devices' 3 '{build}/emu/03_tensor_parallel'"
         self.play("ctest", f"{job} train --steps 100000000 --seed {os.getpid()}")
         self.end_each_way("tests/run")

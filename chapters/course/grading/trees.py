@@ -6,6 +6,7 @@ import shutil
 from dataclasses import replace
 
 import exercises
+import setup
 import starters
 from compiler import errors_at
 from holes import with_include
@@ -65,6 +66,8 @@ class Tree:
 
     def make(self, programs, limits=COMPILE):
         """Builds programs of the course. Returns the compiler's messages if it fails, or nothing."""
+        if (self.build / "build.ninja").exists() and setup.why_anew(self.build, self.folder):
+            shutil.rmtree(self.build)  # of a copied project, say
         self.build.mkdir(exist_ok=True)
         if not (self.build / "build.ninja").exists():
             ended = self.in_sandbox(["cmake", "-G", "Ninja", "--preset", "release", "-DSHARDBOOK_TESTS=OFF",
@@ -82,7 +85,7 @@ class Tree:
 
     def make_staff(self, programs):
         """The staff's own programs, in their own folder. Built if they are missing, or of other sources."""
-        stamp, sources = self.staff / "stamp", hashlib.sha256()
+        stamp, sources = self.staff / "stamp", hashlib.sha256(f"{self.folder}\n".encode())
         for name, content in sorted(self.wanted({}, {}).items()):
             sources.update(f"{name} {len(content)}\n".encode() + content)
         is_of_these = stamp.exists() and stamp.read_text() == sources.hexdigest()
