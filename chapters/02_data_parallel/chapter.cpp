@@ -1,3 +1,4 @@
+#include "accumulated.hpp"
 #include "bucketed.hpp"
 #include "costs.hpp"
 #include "data_parallel.hpp"
@@ -6,7 +7,7 @@
 
 namespace shard::data_parallel {
 
-const Option<Index> micro_batches("--micro-batches", 1, "Pieces in which a device works through its rows");
+const Option<Index> micro_batches("--micro-batches", 4, "Pieces in which a device works through its rows");
 const Option<Index> bucket_bytes("--bucket-bytes", Index{1} << 20,
                                  "Gradients of this size go into one all-reduce");
 
@@ -17,11 +18,18 @@ const RegisteredChapter chapter({
             {.name = "all-reduce",
              .summary = "every device has the model; one all-reduce per gradient",
              .make = [](Communicator& group, const Workload&,
-                        const Options& o) { return std::make_unique<DataParallel>(group, o[micro_batches]); },
+                        const Options&) { return std::make_unique<DataParallel>(group); },
+             .costs = [](const Setting& s, const Options&) { return data_parallel_costs(s); }},
+            {.name = "accumulated",
+             .summary = "each device's rows in pieces; their gradients added, and reduced once",
+             .make =
+                 [](Communicator& group, const Workload&, const Options& o) {
+                   return std::make_unique<AccumulatedDataParallel>(group, o[micro_batches]);
+                 },
              .costs = [](const Setting& s,
-                         const Options& o) { return data_parallel_costs(s, o[micro_batches]); },
+                         const Options& o) { return accumulated_costs(s, o[micro_batches]); },
              .options = {micro_batches},
-             .tested_with = {Options(), Options().with(micro_batches, 3)}},
+             .tested_with = {Options().with(micro_batches, 1), Options().with(micro_batches, 3)}},
             {.name = "bucketed",
              .summary = "gradients in buckets, reduced while earlier layers are differentiated",
              .make =
@@ -41,6 +49,7 @@ const RegisteredChapter chapter({
     .strategies = {{"ddp", "all-reduce"},
                    {"dp", "all-reduce"},
                    {"data", "all-reduce"},
+                   {"ddp-accumulated", "accumulated"},
                    {"ddp-bucketed", "bucketed"},
                    {"dataparallel", "scatter-gather"}},
 });

@@ -23,11 +23,44 @@ inline Index kept_inputs(const Model& m, Index rows) {
   return elements;
 }
 
-/// The most that a device holds in the `all-reduce` variant while it works on its rows in pieces.
+/// The most that a device holds in the `all-reduce` variant. Each gradient is reduced in place, as soon as it is
+/// computed, beside a ring's buffer. Then dL/da is made.
+inline Peak data_parallel_peak(const MlpSetting& s) {
+  const Model& m = s.model;
+  const Index P = m.weights();
+  const Index L = m.num_layers;
+  const Index b = part(s.batch, s.devices, s.device).size();
+  auto a = [&](Index l) { return b * m.width(l); };
+  Index inputs = kept_inputs(m, b);
+  Index dw = 0;
+  Peak peak;
+  peak.at({P, inputs, a(L), a(L)});
+  for (Index l = L - 1; l >= 0; --l) {
+    dw += m.weights(l);
+    peak.at({P, inputs, a(l + 1), dw, ring_buffer(m.weights(l), s.devices)});
+    peak.at({P, inputs, a(l + 1), dw, l > 0 || s.input_grad ? a(l) : 0});
+    inputs -= a(l);
+  }
+  return peak;
+}
+
+/// `all-reduce`: what one device sends, computes and holds.
+inline Costs data_parallel_costs(const MlpSetting& s) {
+  Costs costs;
+  costs.parameter_bytes = s.model.weights() * bytes_per_element;
+  costs.flops = data_parallel_flops(s);
+  // One all-reduce per parameter, for any batch size: about 2 P (N-1)/N elements.
+  for (Index l = 0; l < s.model.num_layers; ++l)
+    costs[Collective::all_reduce] += ring_all_reduce(s.model.weights(l), s.devices, s.device);
+  costs.peak_bytes = data_parallel_peak(s).bytes();
+  return costs;
+}
+
+/// The most that a device holds in the `accumulated` variant while it works on its rows in pieces.
 ///
 /// P are the elements of all weights, a_l those of layer l's input. With pieces, the device holds its whole
 /// input until the end, and beside it the dL/dx that it puts together.
-inline Peak data_parallel_peak(const MlpSetting& s, Index micro_batches) {
+inline Peak accumulated_peak(const MlpSetting& s, Index micro_batches) {
   const Model& m = s.model;
   const Index P = m.weights();
   const Index L = m.num_layers;
@@ -54,21 +87,15 @@ inline Peak data_parallel_peak(const MlpSetting& s, Index micro_batches) {
   return peak;
 }
 
-/// `all-reduce`: what one device sends, computes and holds.
-inline Costs data_parallel_costs(const MlpSetting& s, Index micro_batches) {
+/// `accumulated`: the same bytes as `all-reduce`, once a step, for any number of pieces.
+inline Costs accumulated_costs(const MlpSetting& s, Index micro_batches) {
   const Model& m = s.model;
   const Index P = m.weights();
   const Index b = part(s.batch, s.devices, s.device).size();
-  Costs costs;
-  costs.parameter_bytes = P * bytes_per_element;
-  costs.flops = data_parallel_flops(s);
-  // One all-reduce per parameter, for any batch size: about 2 P (N-1)/N elements.
+  Costs costs = data_parallel_costs(s);
   Index buffer = 0;
-  for (Index l = 0; l < m.num_layers; ++l) {
-    costs[Collective::all_reduce] += ring_all_reduce(m.weights(l), s.devices, s.device);
-    buffer = std::max(buffer, ring_buffer(m.weights(l), s.devices));
-  }
-  Peak peak = data_parallel_peak(s, micro_batches);
+  for (Index l = 0; l < m.num_layers; ++l) buffer = std::max(buffer, ring_buffer(m.weights(l), s.devices));
+  Peak peak = accumulated_peak(s, micro_batches);
   // The reduction: all gradients, a ring's buffer, and dL/dx beside them. The input has gone.
   peak.at({P, P, buffer, s.input_grad ? b * m.width(0) : 0});
   costs.peak_bytes = peak.bytes();

@@ -7,7 +7,7 @@
 /// optimizer needs the gradient of just those rows. So gradients are reduce-scattered, each device updates
 /// its rows, and the new rows are gathered. These are the two halves of an all-reduce, with the optimizer
 /// between them, so data parallel sends as many bytes.
-/// Builds on: 02_data_parallel/data_parallel.hpp.
+/// Builds on: 02_data_parallel/accumulated.hpp.
 
 #include "engine/engines/sharded_engine.hpp"
 #include "engine/workloads/mlp/layers.hpp"

@@ -152,7 +152,8 @@ def redact_pages(out, some):
     known = {line: exercise for line, exercise in lines.items() if telling()(line)}
 
     def instead_of_block(block):
-        of = [known[line] for _, line in lines_of(block[0]) if line in known]
+        code = re.sub(r"^[-+]", "", block[0], flags=re.M) if "```diff" in block[0] else block[0]
+        of = [known[line] for _, line in lines_of(code) if line in known]
         return f"(Exercise {of[0]}: yours to write.)" if of else block[0]
 
     def instead_of_span(span):

@@ -11,7 +11,8 @@ ZERO = "06_fully_sharded --layers 4 --variant"
 PARTS = {}
 
 PARTS["data_parallel"] = [
-    *of("02 all-reduce", C02 + "data_parallel.hpp", "02_data_parallel --layers 4 --micro-batches 3", "",
+    *of("02 accumulated", C02 + "accumulated.hpp",
+        "02_data_parallel --variant accumulated --layers 4 --micro-batches 3", "",
         ("dp-micro-batch-overwrites", "accumulate(dw[l], matmul(transposed(a), d))",
          "dw[l] = matmul(transposed(a), d)",
          "Somebody adds micro-batches to an engine, and the gradient of the last one overwrites the others.",
@@ -36,7 +37,7 @@ PARTS["data_parallel"] = [
         ("scatter-sum-from-the-back", "move(addend), receive(k)", "move(addend), receive(num_devices() - k)",
          "Somebody collects the addends from the last device on.", "nothing to see",
          "the same sum, in another order, within what rounding makes")),
-    *of("02 closed forms", C02 + "costs.hpp", "02_data_parallel", "",
+    *of("02 closed forms", C02 + "costs.hpp", "02_data_parallel --variant accumulated", "",
         ("cost-without-the-ring-buffer", "peak.at({P, P, buffer", "peak.at({P, P, 0",
          "Somebody forgets that a ring holds a chunk beside its argument.",
          "nothing to see: the form is wrong")),

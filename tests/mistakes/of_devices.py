@@ -160,7 +160,7 @@ PARTS["emulator"] = [
         ("ties-away-from-zero", "- 1 + is_odd", "+ 0 * is_odd",
          "Somebody rounds halves up, not to the even neighbour.", "nothing to see")),
     *of("emu products", "emu/operations/cblas_product.cpp",
-        "02_data_parallel --micro-batches 3", "operations_test, engine_test",
+        "02_data_parallel --variant accumulated --micro-batches 3", "operations_test, engine_test",
         ("product-never-adds", "row_length(b), keep", "row_length(b), 0 * keep",
          "Somebody forgets that a product can be added to what is there.", "nothing to see")),
     *of("emu optimizers", "emu/operations/parameter_updates.cpp", "02_data_parallel", "engine_test",

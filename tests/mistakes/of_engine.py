@@ -13,7 +13,7 @@ SAVED = ("02_data_parallel.equivalence saved*, 03_tensor_parallel.equivalence sa
 PARTS = {}
 
 PARTS["engine"] = [
-    *of("loss", "chapters/engine/engines/loss.cpp", "02_data_parallel --micro-batches 3", "engine_test",
+    *of("loss", "chapters/engine/engines/loss.cpp", "02_data_parallel --variant accumulated --micro-batches 3", "engine_test",
         ("loss-without-its-factor", "2.0 / static_cast", "1.0 / static_cast",
          "Somebody forgets the 2 of a square's derivative.", "nothing to see under Adam")),
     *of("optimizer", "chapters/engine/engines/optimizer.cpp",

@@ -17,7 +17,7 @@ ALL = [
          "Somebody reduces gradients in buckets, and forgets one that has just the size of a bucket.",
          "a little worse")),
     *of("accumulation", "chapters/engine/engines/sharded_engine.cpp",
-        "02_data_parallel --micro-batches 3 --batch 12", "",
+        "02_data_parallel --variant accumulated --micro-batches 3 --batch 12", "",
         ("shipped-mean-of-each-piece", "return backward(std::move(dout));\n  };",
          "const float rows = static_cast<float>(x.local().extent(0)) / static_cast<float>(pieces);\n    "
          "const float factor = rows / static_cast<float>(dout.extent(0));\n    "

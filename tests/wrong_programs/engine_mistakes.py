@@ -57,8 +57,8 @@ FIFTEEN = [
             "Sharded<0> out = all_reduce(matmul(a, weights_[l]));\n      inputs",
             COUNTED_ONCE, of_student=3),
     Mistake(DATA, "data_parallel.hpp", "a reduction along a wrong axis",
-            "gradients.put(layer_name(l), all_reduce(std::move(dw[l])));",
-            "gradients.put(layer_name(l), reduce_scatter<1>(std::move(dw[l])));",
+            "gradients.put(layer_name(l), all_reduce(std::move(dw)));",
+            "gradients.put(layer_name(l), reduce_scatter<1>(std::move(dw)));",
             f"{DIVIDED}, here (64, 128), given (64, 32)", of_student=4, code=84),
     Mistake(DATA, "data_parallel.hpp", "transposed forgotten on weights",
             "if (l > 0 || wants_input_grad()) d = matmul(d, transposed(weights_[l]));",
@@ -68,8 +68,8 @@ FIFTEEN = [
             "matmul(transposed(x), dz)", "matmul(x, dz)",
             "given (13, 64) and (13, 128): transposed(a) would fit", code=84, of_student=6),
     Mistake(DATA, "data_parallel.hpp", "a mean for a sum",
-            "gradients.put(layer_name(l), all_reduce(std::move(dw[l])));",
-            "{\n        Replicated sum = all_reduce(std::move(dw[l]));\n"
+            "gradients.put(layer_name(l), all_reduce(std::move(dw)));",
+            "{\n        Replicated sum = all_reduce(std::move(dw));\n"
             "        sum.parameter() = scale(std::move(sum.parameter()), 1.0F / "
             "static_cast<float>(num_devices()));\n"
             "        gradients.put(layer_name(l), std::move(sum));\n      }",
@@ -90,15 +90,15 @@ FIFTEEN = [
             "if (relu_before(l)) d = relu_backward(std::move(d), a);", "",
             of_student=11, **differs(MASK)),
     Mistake(DATA, "data_parallel.hpp", "a collective under device_id() == 0",
-            "gradients.put(layer_name(l), all_reduce(std::move(dw[l])));",
-            "if (device_id() == 0) gradients.put(layer_name(l), all_reduce(std::move(dw[l])));",
+            "gradients.put(layer_name(l), all_reduce(std::move(dw)));",
+            "if (device_id() == 0) gradients.put(layer_name(l), all_reduce(std::move(dw)));",
             "look at what device 0 alone does", code=82, of_student=12),
-    Mistake(DATA, "data_parallel.hpp", "another order on one device",
+    Mistake(DATA, "accumulated.hpp", "another order on one device",
             "    for (std::size_t l = weights_.size(); l-- > 0;)\n      gradients.put(layer_name(l),",
             "    for (std::size_t i = 0; i < weights_.size(); ++i)\n"
             "      if (const std::size_t l = device_id() == 1 ? i : weights_.size() - 1 - i; true)\n"
             "        gradients.put(layer_name(l),",
-            "see what device 1 passes", code=81, of_student=13),
+            "see what device 1 passes", code=81, run="--variant accumulated", of_student=13),
     Mistake(TENSOR, "tensor_parallel.hpp", "a future assigned",
             "      x = all_reduce(std::move(out));", "      x = all_reduce_async(std::move(out));",
             "this is a future of the tensor, not the tensor: .get() waits for it", of_student=14),
@@ -110,14 +110,14 @@ FIFTEEN = [
 
 OF_DATA_PARALLEL = [
     Mistake(DATA, "data_parallel.hpp", "a gradient leaves without its reduction",
-            "gradients.put(layer_name(l), all_reduce(std::move(dw[l])));",
-            "gradients.put(layer_name(l), std::move(dw[l]));", CANNOT_LEAVE),
-    Mistake(DATA, "data_parallel.hpp", "each piece of the batch reduced, and the sum again",
+            "gradients.put(layer_name(l), all_reduce(std::move(dw)));",
+            "gradients.put(layer_name(l), std::move(dw));", CANNOT_LEAVE),
+    Mistake(DATA, "accumulated.hpp", "each piece of the batch reduced, and the sum again",
             "accumulate(dw[l], matmul(transposed(a), d));",
             "accumulate(dw[l], all_reduce(matmul(transposed(a), d)));",
             "the sum is a Partial and the addend reduced: it would count once per device"),
     Mistake(DATA, "data_parallel.hpp", "transposed forgotten on activations",
-            "accumulate(dw[l], matmul(transposed(a), d));", "accumulate(dw[l], matmul(a, d));",
+            "matmul(transposed(a), d);", "matmul(a, d);",
             "S0·S0 has no product: transposed(a) would make it S1·S0 = P, and all_gather(b) S0·R = S0"),
     Mistake(DATA, "bucketed.hpp", "the last bucket not sent",
             "if (filling.bytes >= bucket_bytes_ || l == 0)", "if (filling.bytes >= bucket_bytes_)",
