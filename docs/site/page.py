@@ -47,7 +47,6 @@ class Page:
         self.text = (site.root / path).read_text("utf-8")
         self.title = re.search(r"^# (.*)$", self.text, re.MULTILINE)[1]
         self.headings = []  # (level, address on the page, text)
-        self.output = ""  # of the last block, for drawings
 
     def render(self, directives):
         """The page's body. `directives`: functions that make what <!-- NAME ARGUMENTS --> becomes."""
@@ -106,7 +105,7 @@ class Page:
 
     def block(self, token, command):
         """A block of code. Output begins with the command that prints it."""
-        text = self.output = token.content.rstrip("\n")
+        text = token.content.rstrip("\n")
         if token.info.strip() == "cpp":
             return code_lines(self.highlighted(text).split("\n"))
         if token.info.strip() == "diff":
@@ -130,10 +129,20 @@ class Page:
                 if not token.attrs["href"]:  # the site has nothing to show
                     closing = next(other for other in tokens[i:] if other.type == "link_close")
                     token.tag, token.attrs, closing.tag = "span", {}, "span"
+            if token.type == "image" and token.attrs["src"].endswith(".svg"):
+                self.replace(token, self.drawn(folder, token.attrs["src"]))
+                continue
             in_link = (in_link or token.type == "link_open") and token.type != "link_close"
+            if token.type == "code_inline" and len(token.content) > 36:
+                token.attrSet("class", "long")  # it may be divided at the end of a line
             address = token.type == "code_inline" and self.site.address_of_code(token.content, folder)
             if address and not in_link:
                 self.replace(token, f'<a href="{address}"><code>{html.escape(token.content)}</code></a>')
+
+    def drawn(self, folder, picture):
+        """A picture of docs/site/draw, in its light colours: the site's switch turns over the whole page."""
+        svg = (self.site.root / folder / picture).read_text("utf-8")
+        return f'<span class="drawing">{re.sub(r"@media.*?}}", "", svg)}</span>'
 
     def contents(self):
         """The list of the page's sections, if there are more than two."""
@@ -141,4 +150,4 @@ class Page:
             return ""
         items = (f'<li class="level{level - 1}"><a href="#{address}">{html.escape(text)}</a></li>'
                  for level, address, text in self.headings if level < 4)
-        return f'<div class="toc"><h3>On this page</h3><ul>{"".join(items)}</ul></div>\n'
+        return f'<details class="toc" open><summary>On this page</summary><ul>{"".join(items)}</ul></details>\n'

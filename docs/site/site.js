@@ -42,6 +42,7 @@
   }
 
   document.addEventListener("DOMContentLoaded", () => {
+    if (matchMedia("(max-width: 999px)").matches) document.querySelector("details.toc")?.removeAttribute("open");
     const make = (tag, properties) => Object.assign(document.createElement(tag), properties);
     const box = make("input", { type: "search", placeholder: "Search", id: "search" });
     const results = make("div", { id: "results" });

@@ -62,7 +62,8 @@ def part(mistake, record, row):
     noticed, curve, on_two = page.cells_of(row)[3:]
     command = f"{chapter} train {options}".rstrip()
     said = "\n".join(record["said"])
-    return f"""
+    return f"""![The losses of 200 steps with the mistake, and without](pictures/museum_{mistake.name}.svg)
+
 Threads: {", ".join(map(link, THREADS[mistake.name]))}.
 The mistake, in `{mistake.file}`:
 
