@@ -192,8 +192,7 @@ def mend_links(out):
 def add_own_files(out, some, seed):
     own = here / "starter"
     shutil.copy(own / "not_done.hpp", out / "chapters/engine/not_done.hpp")
-    for name in ("check", "from_pytorch.md"):
-        shutil.copy(own / name, out / name)
+    shutil.copy(own / "check", out / "check")
     for name, place in (("devcontainer.json", ".devcontainer"), ("classroom.yml", ".github/workflows")):
         (out / place).mkdir(parents=True)
         text = (own / name).read_text().replace("PACKAGES", " ".join(setup.packages))
@@ -203,7 +202,8 @@ def add_own_files(out, some, seed):
     known = [known_to_students(e, seed) for e in some.values()]
     (out / "outside.json").write_text(json.dumps(outside_of_holes(out, some), indent=1) + "\n")
     (out / "exercises.json").write_text(json.dumps(known, indent=1))
-    (out / "README.md").write_text((own / "students.md").read_text() + "".join(map(task_of, some.values())))
+    text = (own / "students.md").read_text().replace("](../../../", "](")
+    (out / "README.md").write_text(text + "".join(map(task_of, some.values())))
     for name in ("check", "README.md"):  # the examples in them name an exercise of the starter
         path, first = out / name, next(iter(some))
         path.write_text(path.read_text().replace("CHAPTER_ID", first[:2]).replace("EXERCISE_ID", first))

@@ -34,7 +34,7 @@ def code_lines(lines, kind=""):
 def diff_lines(lines, names=0):
     """A difference, for reading. The first `names` lines name the files."""
     kinds = {"@": "place", "-": "gone", "+": "new", " ": "same"}
-    shown = [f'<div class="line {"file" if i < names else kinds[line[:1] or " "]}">{html.escape(line)}</div>'
+    shown = [f'<div class="line {"file" if i < names else kinds.get(line[:1], "same")}">{html.escape(line)}</div>'
              for i, line in enumerate(lines)]
     return '<div class="fragment diff">' + "\n".join(shown) + "</div>\n"
 
