@@ -1,8 +1,8 @@
 """Runs a program on devices: a process each, started by MPI's launcher."""
-import contextlib, os, re, resource, shlex, shutil, signal, subprocess, sys
+import contextlib, os, re, resource, shlex, shutil, signal, subprocess, sys, threading
 from pathlib import Path
 
-import diagnosis
+import diagnosis, setup
 from job_folder import job_folder
 from launcher_text import Copy, LauncherText
 from setup import fail, run, say
@@ -34,6 +34,34 @@ def number_of_gpus():
         return len(re.findall("^GPU ", listed, re.M))
     return 0
 
+def reads_input(command):
+    """Whether a command reads its input: of the chapters' programs, `infer` does. Others may."""
+    program, *words = [Path(command[0]).name, *map(str, command[1:])]
+    if program == "shardbook":
+        words = words[2:] if words[:1] == ["--strategy"] else words[1:]
+    elif program not in setup.chapters():
+        return True
+    return words[:1] == ["infer"] and not {"-h", "--help"} & set(words)
+
+@contextlib.contextmanager
+def input_of(command):
+    """What the launcher has as standard input. It reads all that it is given, also for devices that read nothing. It
+    is in the background of a terminal, and may not read there: this script does."""
+    if not reads_input(command):
+        yield subprocess.DEVNULL
+    elif not os.isatty(setup.standard_input):
+        yield setup.standard_input
+    else:
+        given, typed = os.pipe()
+        def pass_on():
+            with contextlib.suppress(OSError):  # nobody reads any more
+                while piece := os.read(setup.standard_input, 1 << 16):
+                    os.write(typed, piece)
+            os.close(typed)
+        threading.Thread(target=pass_on, daemon=True).start()
+        yield given
+        os.close(given)
+
 def on_devices(devices, command, host_file=None, diagnosis_file=None, output=1):
     """The exit code of a program that runs on `devices` devices; see chapters/on_devices. It writes to the descriptor
     `output`."""
@@ -48,18 +76,22 @@ def on_devices(devices, command, host_file=None, diagnosis_file=None, output=1):
     require_descriptors(devices)
     flags = ["--hostfile", os.path.realpath(host_file)] if host_file else []
     flags += shlex.split(os.environ.get("MPIRUN_FLAGS", ""))
-    options = ["-n", devices, "--bind-to", os.environ.get("BIND_TO", "none"), *flags]
+    options = ["-n", devices, *flags]
     with contextlib.ExitStack() as stack:
-        folder, locks = settle_launcher(stack, launcher, devices, options, is_here=not flags)
+        leave_outer_job()
+        kind = settle_words(launcher, devices, options)
+        folder, locks = settle_launcher(stack, devices, kind, is_here=not flags)
         options += for_other_hosts() if flags else []
         watch, interrupted = Watch(launcher, Records(folder)), None
-        with Copy(output) as watch.output, LauncherText(watch.records.any) as watch.text:
+        watch.is_of_another = kind == "another"
+        has_begun = (lambda: False) if watch.is_of_another else watch.records.any
+        with input_of(command) as given, Copy(output) as watch.output, LauncherText(has_begun) as watch.text:
             try:
                 # In a process group of its own, the launcher does not see Ctrl-C: it would leave its devices
                 # no time for a last step.
                 code = run([*ends_with_this_script(), launcher, *options, *command], 0.1, watch,
-                           watch.interrupt, stdout=watch.output.end, stderr=watch.text.end, process_group=0,
-                           pass_fds=locks)
+                           watch.interrupt, stdin=given, stdout=watch.output.end, stderr=watch.text.end,
+                           process_group=0, pass_fds=locks)
             except SystemExit as exit_of_signal:  # see setup.main
                 interrupted = code = exit_of_signal.code
                 watch.output.patience = watch.text.patience = 1
@@ -101,6 +133,8 @@ def end_of_job(watch, code, interrupted, launched_by):
     else:
         lost, lines = lost_device(records, watch.lost, text.about_processes, code, watch.launcher)
         code = 83 if lines else code
+    if failed and watch.is_of_another:  # whose own words, which follow the error, are not known
+        text.held, lines = b"", [words]
     text.release()
     if lines:
         say("error: " + "\n".join(lines))
@@ -134,13 +168,39 @@ def require_descriptors(devices):
     if 0 <= soft < needed:
         resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
 
-def settle_launcher(stack, launcher, devices, options, is_here):
-    """Sets what Open MPI reads from the environment, and adds options that its version wants. Makes the job's
-    folders, which end with the stack; returns that of the devices' records, and the locks of both."""
-    environment = os.environ
-    version = subprocess.run([launcher, "--version"], capture_output=True, text=True).stdout
+# What a launcher tells the processes of its job. A launcher that one of them starts would take it for its own.
+of_outer_job = re.compile("(PMIX|PRTE|PMI|HYDI|HYDRA)_|MPI_LOCAL|OMPI_(?!MCA_|ALLOW_)|"
+                          "OMPI_MCA_(ess|orte|pmix|initial_wdir|mpi_oversubscribe|shmem_RUNTIME)")
+
+def leave_outer_job():
+    """A job that is started from within another one, of whatever launcher, is none of its devices."""
+    if {"PMIX_NAMESPACE", "OMPI_COMM_WORLD_SIZE", "PMI_RANK"} & os.environ.keys():
+        for name in filter(of_outer_job.match, list(os.environ)):
+            del os.environ[name]
+
+def own_launcher(launcher):
+    """How to take the launcher of the MPI that programs are built with, if that is another one."""
+    own = setup.cached(setup.root / "build").get("MPIEXEC_EXECUTABLE", "")
+    is_another = os.path.exists(own) and not os.path.samefile(own, shutil.which(launcher))
+    return f"; MPIRUN={own} takes the one that programs here are built with" if is_another else ""
+
+def settle_words(launcher, devices, options):
+    """Adds the options that the launcher's version wants, and tells devices how many were asked for. Returns "old" for
+    Open MPI to 4, "new", or "another" for that of another MPI: it knows other words, and its devices are alone, which
+    they find out, and say."""
+    version = subprocess.run([launcher, "--version"], capture_output=True, text=True, errors="replace").stdout
+    os.environ["SHARDBOOK_LAUNCHED"] = f"{devices}\n{shutil.which(launcher)}\n{own_launcher(launcher)}"
+    if version and not re.search("Open ?MPI|OpenRTE|PRRTE|PMIx", version):
+        return "another"
+    options += ["--bind-to", os.environ.get("BIND_TO", "none")]
     is_old = re.match(r".*\(Open(MPI| MPI|RTE)\) [1-4]\.", version)
     options += ["--oversubscribe"] if is_old else ["--map-by", ":oversubscribe"]
+    return "old" if is_old else "new"
+
+def settle_launcher(stack, devices, kind, is_here):
+    """Sets what Open MPI reads from the environment. Makes the job's folders, which end with the stack; returns that
+    of the devices' records, and the locks of both."""
+    environment = os.environ
     environment["OPENBLAS_NUM_THREADS"] = "1"  # one device is one core's worth
     if sys.stdout.isatty():  # a device cannot tell
         environment["SHARDBOOK_TERMINAL"] = "1"
@@ -169,6 +229,6 @@ def settle_launcher(stack, launcher, devices, options, is_here):
             locks.append(lock_of_shared)
     environment.update(OMPI_MCA_btl_vader_backing_directory=str(shared),
                        OMPI_MCA_btl_sm_backing_directory=str(shared))
-    if not is_old:  # 5.0 complains of networks that it does not need
+    if kind == "new":  # 5.0 complains of networks that it does not need
         environment["OMPI_MCA_btl"] = "^tcp"
     return folder, locks

@@ -33,6 +33,10 @@ def take_options(words, expected):
             fail(64, f"{word}: expected {expected[word]}, given nothing")
     return values, rest
 
+# The descriptor of a script's standard input. What the script starts finds none in its own, but for what reads it:
+# else a loop over lines, which calls the script for each, would lose the lines that follow.
+standard_input = 0
+
 # ---- Processes -------------------------------------------------------------------------------------------
 def main(script, help=""):
     """Runs a script's function, or prints the help that is asked for. Ctrl-C, Ctrl-\\, TERM, HUP and USR1 end
@@ -50,6 +54,9 @@ def main(script, help=""):
         except OSError:
             os.open(os.devnull, os.O_RDWR)
     sys.stdout, sys.stderr = (stream or open(os.devnull, "w") for stream in (sys.stdout, sys.stderr))
+    global standard_input
+    standard_input = os.dup(0)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     try:
         sys.exit(print(help.strip()) if help and {"-h", "--help"} & set(sys.argv) else script(sys.argv[1:]))
     except BrokenPipeError:  # the reader of standard output has gone, as `head` does
@@ -126,11 +133,11 @@ def install_packages(more=(), with_mpi=True):
     if os.environ.get("NO_INSTALL"):
         fail(69, f"missing packages, and NO_INSTALL is set: {missing}")
     as_root = ["sudo"] if os.geteuid() != 0 else []
-    if as_root and not (shutil.which("sudo") and sys.stdin.isatty() and sys.stderr.isatty()):
+    if as_root and not (shutil.which("sudo") and os.isatty(standard_input) and sys.stderr.isatty()):
         fail(69, f"missing packages, and no right to install them: sudo apt-get install {missing}")
     if as_root:
         print(f"sudo apt-get install {missing}\nMay it run? [y/N] ", end="", file=sys.stderr, flush=True)
-        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        if os.read(standard_input, 100).decode(errors="replace").strip().lower() not in ("y", "yes"):
             fail(69, f"missing packages: {missing}")
     say(f"installing {missing}")
     apt = [*as_root, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-qq", "-y"]

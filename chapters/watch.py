@@ -103,6 +103,7 @@ class Watch:
     def __init__(self, launcher, records):
         self.launcher, self.records, self.has_devices, self.since = launcher, records, False, None
         self.looks, self.told, self.lost, self.stays = 0, set(), [], False
+        self.is_of_another = False  # MPI; then its devices, which are alone, end by themselves
         self.seen = {}  # what each device was doing when it was looked at last, and since when
 
     def __call__(self, launcher):
@@ -133,7 +134,7 @@ class Watch:
     def end_devices(self, failed, processes):
         """Ends all devices once one has failed, or at the second look that finds one lost: by then the
         launcher knows how that one ended. Devices that were interrupted end by themselves."""
-        if failed == 130:
+        if failed == 130 or failed and self.is_of_another:
             return
         records = self.records.all()
         if failed or self.lost:

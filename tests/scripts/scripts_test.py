@@ -202,6 +202,42 @@ class Launching(Scripts):
         (self.scratch / name).write_text(text)
         return "--host-file", self.scratch / name
 
+    def test_standard_input_is_left_to_who_calls(self):
+        """A loop over lines runs once for each, whatever it starts, unless that reads its input."""
+        self.make_cache("SHARDBOOK_TESTS:BOOL=ON\n")
+        for tool in ("ninja", "cmake", "ctest"):
+            self.play(tool, "cat")
+        run, path = f"'{self.project}/chapters/run'", f"{self.scratch / 'bin'}:{os.environ['PATH']}"
+        loop = 'while read -r line; do {} >>said 2>&1; n=$((n + 1)); done; echo "$n"'
+        for command in (f"{run} 03 -n 2 train --steps $line", f"{run} 03 -n 2 owns", f"{run} --strategy tp -n 2 owns",
+                        f"{run} 03 -n 2 infer --help", f"{run} 10 show none", f"{run} 03 -n 2 gradients --help",
+                        f"{run} --backend local 03 -n 2 owns", f"{run} 03 costs", f"{run} nonsense",
+                        f"'{self.project}/tests/run' -R nothing", f"'{self.project}/chapters/new' own --bare",
+                        f"'{self.project}/chapters/on_devices' 2 '{build}/emu/03_tensor_parallel' variants"):
+            with self.subTest(command=command):
+                job = subprocess.run(["bash", "-c", loop.format(command)], cwd=self.scratch, text=True, timeout=60,
+                                     input="1\n2\n3\n", stdout=subprocess.PIPE,
+                                     env={**os.environ, "PATH": path, "PROGRAMS": str(build / "emu")})
+                self.assertEqual(job.stdout, "3\n", (self.scratch / "said").read_text()[-500:])
+
+    def test_standard_input_of_what_reads(self):
+        """`infer` reads rows from a file, a pipe or a terminal, and so may a program that is not ours."""
+        rows = "".join("0.5,2" + ",1" * 62 + "\n" for _ in range(3))
+        (self.scratch / "rows").write_text(rows)
+        program, devices = build / "emu/03_tensor_parallel", f"'{self.project}/chapters/on_devices' 2 "
+        subprocess.run(["bash", "-c", f"{devices}'{program}' train --steps 1 --save '{self.scratch}/saved'"], check=True,
+                       capture_output=True)
+        infer = f"{devices}'{program}' infer --params '{self.scratch}/saved'"
+        for given in (f"{infer} <rows", f"cat rows | {infer}", f"{infer} <<< $(cat rows)", f"{devices} cat <rows"):
+            job = subprocess.run(["bash", "-c", given], cwd=self.scratch, capture_output=True, text=True, timeout=60)
+            self.assertEqual((job.returncode, job.stdout.count("\n"), job.stderr), (0, 3, ""), given)
+        for backend in ("emu", "local"):
+            words = [self.project / "chapters/run", "--backend", backend, "03", "-n", "2", "infer", "--params",
+                     self.scratch / "saved", "--batch", "1"]
+            code, lines = terminal.run(words, 300, typed=rows.encode() + b"\x04",
+                                       env={**os.environ, "PROGRAMS": str(build / backend)})
+            self.assertEqual((code, sum(line.count(",") == 63 for line in lines)), (0, 6), lines)
+
     def test_host_files(self):
         self.assertEqual(self.run_script(*self.train, *self.host_file("localhost slots=2\n"))[0], 0)
         for text in ("", "\n \n", "# localhost\n"):
@@ -331,6 +367,45 @@ class Launching(Scripts):
                              timeout=60, env={**os.environ, "MPIRUN": self.scratch / "bin/mpirun"})
         self.assertEqual(job.stdout, "1\n")
 
+    def test_the_launcher_of_another_mpi(self):
+        """It starts processes that are alone, each for all of the network. One line says so, before anything is saved,
+        and no word of the launcher's own follows. A job of one device is what was asked for."""
+        self.play("mpiexec")
+        self.make_cache(f"MPIEXEC_EXECUTABLE:FILEPATH={self.scratch}/bin/mpiexec\n")
+        starts = 'case "$1" in --version) echo "HYDRA build 4.0";; -n) shift 2; "$@" & "$@"; wait; echo BAD >&2;; esac'
+        self.play("mpirun", starts)
+        save = ["--save", self.scratch / "saved"]
+        helps = f"; MPIRUN={self.scratch}/bin/mpiexec takes the one that programs here are built with"
+        for words in (self.train, (*self.train, *save), ("chapters/run", "03", "-n", "2", "owns"),
+                      ("chapters/run", "--strategy", "tp", "-n", "2"), ("chapters/run", "-n", "2"),
+                      ("chapters/on_devices", "2", build / "emu/05_expert", "train")):
+            self.refused(69, f"{self.scratch}/bin/mpirun: expected 2 devices, .*, given 1: .*{re.escape(helps)}$", *words,
+                         PROGRAMS=str(build / "emu"))
+        self.assertFalse((self.scratch / "saved").exists())
+        self.play("mpirun", starts.replace('"$@" & ', "").replace("echo BAD >&2", ""))
+        self.assertEqual(self.run_script("chapters/run", "03", "-n", "1", "--steps", "2")[::2], (0, ""))
+
+    def test_a_launcher_without_this_script(self):
+        """Processes that another MPI's launcher has started know it from its variables. An allocation of Slurm, where
+        nothing was launched, is none, nor is a job within which a script starts devices of its own."""
+        program = [build / "emu/03_tensor_parallel", "train", "--steps", "2"]
+        run = [root / "chapters/on_devices"]
+        hydra = {"PMI_SIZE": "3", "PMI_RANK": "0", "MPI_LOCALNRANKS": "3", "MPI_LOCALRANKID": "0"}
+        batch = {"SLURM_JOB_ID": "7", "SLURM_NTASKS": "3", "SLURM_NPROCS": "3", "SLURM_PROCID": "0"}
+        root_may = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+        alone = "^error: the launcher, of .*: expected 3 devices, as asked for, given 1: each process is alone.*\n$"
+        for variables, command, code, says in (
+                (hydra, program, 69, alone), ({"PMI_SIZE": "3", "PMI_RANK": "2"}, program, 69, "^$"),
+                ({"SLURM_STEP_NUM_TASKS": "3", "SLURM_PROCID": "0"}, program, 69, alone),
+                (hydra | {"PMI_SIZE": "1", "MPI_LOCALNRANKS": "1"}, program, 0, "^$"), (batch, program, 0, "^$"),
+                (hydra, [build / "local/03_tensor_parallel", *program[1:]], 0, "^$"),
+                (hydra, [*run, "1", *program], 0, "^$"), (hydra, [*run, "2", *program], 0, "^$"),
+                (root_may, ["mpirun", "-n", "1", *run, "2", *program], 0, "^$"), (batch, [*run, "1", *program], 0, "^$")):
+            with self.subTest(variables=variables, command=command):
+                job = subprocess.run(command, env={**os.environ, **variables}, capture_output=True, text=True, timeout=60)
+                self.assertEqual(job.returncode, code, job.stderr)
+                self.assertRegex(job.stderr, says)
+
     def test_no_launcher(self):
         self.play("python3", folder="tools")
         self.play("ninja", folder="tools")
@@ -401,7 +476,7 @@ class Launching(Scripts):
                 self.play("launcher", f'[ "$1" = --version ] && exit\n{text}')
                 start = time.monotonic()
                 # The shell prints "Killed" for its program.
-                self.refused(code, says, "chapters/on_devices", "2", build / "emu/03_tensor_parallel",
+                self.refused(code, says, "chapters/on_devices", "1", build / "emu/03_tensor_parallel",
                              more="(Killed\n)?", MPIRUN=str(self.scratch / "bin/launcher"))
                 self.assertLess(time.monotonic() - start, 20)
         # All devices had agreed on this code.
@@ -417,7 +492,7 @@ class Launching(Scripts):
                                   (f"{program} --steps 0", 64, "--steps: expected")):
             with self.subTest(first=first):
                 self.play("launcher", f'[ "$1" = --version ] && exit\n{first}\nsleep 0.5; kill -SEGV $$')
-                self.refused(code, says, "chapters/on_devices", "2", build / "emu/03_tensor_parallel",
+                self.refused(code, says, "chapters/on_devices", "1", build / "emu/03_tensor_parallel",
                              more="(Killed\n)?", MPIRUN=str(self.scratch / "bin/launcher"))
 
 

@@ -19,6 +19,7 @@
 #include "engine/device/gathered.hpp"
 #include "engine/device/runtime/job.hpp"
 #include "engine/device/runtime/processes/deadlock_search.hpp"
+#include "engine/device/runtime/processes/devices_asked_for.hpp"
 #include "engine/device/runtime/watchdog/flight_record.hpp"
 #include "engine/device/this_device.hpp"
 
@@ -129,6 +130,12 @@ void ControlPlane::start(int& argc, char**& argv) {
   device().id = id_;
   peers_->search.emplace(id_, size_);
   FlightRecord::instance().begin(id_);
+  if (const std::string wrong = wrong_number_of_devices(size_); !wrong.empty()) {
+    if (is_first_of_launcher()) fail(Code::missing, wrong);
+    std::this_thread::sleep_for(grace);  // the first process says it
+    peers_->own_folder.remove();
+    std::_Exit(static_cast<int>(Code::missing));
+  }
   peers_->count_devices_per_core();
 }
 
