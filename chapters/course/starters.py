@@ -20,7 +20,7 @@ OWN_CHAPTER, SKELETON = r"^chapters/course/(\d\d_\w+)/", "skeleton.hpp"
 # Pages about courses, about tests that starters lack, or with lines of engines.
 LEFT_OUT = ("chapters/course/", "chapters/new", "docs/site/", "docs/museum.md", "docs/mistakes.md",
             "docs/diagnostics.md", "docs/writing.md", "docs/contents.md", "docs/performance.md",
-            "docs/exercises.md")
+            "docs/exercises.md", "docs/proof.md", "docs/rooms.md", "docs/questions.md", "docs/commands.md")
 
 
 def write(out, some, seed):
