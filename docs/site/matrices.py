@@ -59,8 +59,8 @@ def matrix(x, y, height, width, cut, devices=4):
 
 
 def picture(above, *words):
-    """Matrices in a row: "x:BxD:rows · W0:DxF:whole = h:BxF:rows". The letters are sizes. `W0:layer_0/weights` is
-    drawn as the output of `owns` on the page says. A word of letters is an arrow: all-reduce."""
+    """Matrices in a row: "x:BxD:rows · W0:DxF:whole = h:BxF:rows". The letters are sizes. `W0:layer_0/weights` is as
+    the output of `owns` on the page says. A word of letters is an arrow: all-reduce."""
     x, y, parts, caption = 14, 78, [], ""
     for word in words:
         name, *shape = word.split(":")
@@ -120,6 +120,31 @@ def owned(above):
         x += room
     devices = len(shapes[0][3])
     return svg(740, y + 172, parts + legend(14, y + 160, devices), "parameters by device")
+
+
+def flow(_, *words):
+    """What is computed one after the other: "x:whole norm:whole q,k,v:heads all-reduce +x:whole". A box is gray where
+    all devices compute the same, else it has a stripe for each device. A word without `:` stands at an arrow."""
+    x, y, parts, label = 14, 30, [], ""
+    for i, word in enumerate(words):
+        name, _, how = word.partition(":")
+        if not how:
+            label = word.replace("_", " ")
+            continue
+        room = max(width_of(name.replace("_", " ")), width_of(how, 11), 54) + 16
+        gap = 0 if i == 0 else max(24, width_of(label, 11) + 14 if label else 0)
+        if x + gap + room > 740:
+            x, y = 14, y + 84
+        if i > 0:
+            parts += arrow(x + 2, y + 20, gap - 4, label)
+        x, label = x + gap, ""
+        parts += ([box(x, y + 28, room, 12)] if how == "whole" else
+                  [box(x + d * room / 4, y + 28, room / 4, 12, DEVICES[d]) for d in range(4)])
+        parts += [f'<path d="M{x:.1f} {y}h{room:.1f}v40h{-room:.1f}z" fill="none" class="edge"/>',
+                  text(x + room / 2, y + 19, name.replace("_", " ")),
+                  text(x + room / 2, y + 55, how, kind="soft", size=11)]
+        x += room
+    return svg(754, y + 92, parts + legend(14, y + 80, 4), "what is computed, one after the other")
 
 
 def mesh(_, *axes):
