@@ -30,7 +30,8 @@
   function entry([url, title, text], words) {
     const link = Object.assign(document.createElement("a"), { href: url, textContent: title });
     const at = Math.max(0, text.toLowerCase().search(words[0].replace(/\W/g, ".").slice(0, 6)) - 40);
-    link.append(Object.assign(document.createElement("small"), { textContent: text.slice(at, at + 140) }));
+    const begin = at && text.indexOf(" ", at) + 1;  // of a word
+    link.append(Object.assign(document.createElement("small"), { textContent: text.slice(begin, begin + 140) }));
     return link;
   }
   async function search(box, results) {
