@@ -71,6 +71,24 @@ class Scripts(unittest.TestCase):
         out, err = job.communicate(timeout=120)
         return job.returncode, out, err
 
+    def shardbook_with(self, *folders):
+        """The program of all chapters, with more: linked as BUILD has linked it, and from its objects."""
+        rules = (build / "build.ninja").read_text()
+        rule = re.search(r"^build emu/shardbook: \S+ (.*?) \|.*\n((?:  .*\n)*)", rules, re.M)
+        objects, variables = rule[1].split(), dict(re.findall(r"(\w+) = (.*)", rule[2]))
+        flags = [*variables.get("FLAGS", "").split(), "-O0"]
+        compile_one = ["c++", "-std=c++20", *flags, f"-iquote{root / 'chapters'}", f"-I{root}", "-c"]
+        made = []
+        for folder in folders:
+            sources = set((self.project / "chapters" / folder).glob("*.cpp"))
+            for source in sources - {self.project / "chapters" / folder / "main.cpp"}:
+                made.append(self.scratch / f"{folder}_{source.stem}.o")
+                subprocess.run([*compile_one, source, "-o", made[-1]], check=True)
+        program = self.scratch / "shardbook"
+        link = ["c++", *flags, *objects, *made, *variables["LINK_LIBRARIES"].split(), "-o", program]
+        subprocess.run(link, cwd=build, check=True)
+        return program
+
     def refused(self, code, text, *words, more="", **environment):
         """Checks the exit code, and that standard error has this line, and only `more` after it."""
         given, out, err = self.run_script(*words, **environment)
@@ -669,7 +687,16 @@ class New(Scripts):
                              ("given a/b", "a/b", "--bare"), ("given 7_mine", "7_mine", "--bare"),
                              ("does not use itself, given relu", "relu", "--bare"),
                              ("given engine", "engine", "--bare"),
-                             ("does not use itself, given emu", "emu", "--bare")):
+                             ("does not use itself, given emu", "emu", "--bare"),
+                             # a function, another chapter's namespace, a macro, a library, a word of C++
+                             ("does not use itself, given device", "device", "--from", "03"),
+                             ("does not use itself, given decoders", "decoders", "--from", "03"),
+                             ("such as mine .*given errno", "errno", "--bare"),
+                             ("does not use itself, given 20_fmt", "20_fmt", "--from", "08"),
+                             ("such as mine .*given requires", "requires", "--from", "03"),
+                             *(("a chapter that trains with engines of its own, such as 03, given " + folder, "mine",
+                                "--from", folder[:2])
+                               for folder in ("00_collectives", "07_layers", "10_checkpoints"))):
             self.refused(64, text, "chapters/new", *words)
         self.assertEqual(sorted(self.project.glob("**/*")), before)
 
@@ -705,23 +732,31 @@ class New(Scripts):
             self.assertEqual((job.returncode, job.stderr), (0, ""), words)
             self.assertIn("differ by 0 ulp", job.stdout)
 
-    def shardbook_with(self, *folders):
-        """The program of all chapters, with more: linked as BUILD has linked it, and from its objects."""
-        rules = (build / "build.ninja").read_text()
-        rule = re.search(r"^build emu/shardbook: \S+ (.*?) \|.*\n((?:  .*\n)*)", rules, re.M)
-        objects, variables = rule[1].split(), dict(re.findall(r"(\w+) = (.*)", rule[2]))
-        flags = [*variables.get("FLAGS", "").split(), "-O0"]
-        compile_one = ["c++", "-std=c++20", *flags, f"-iquote{root / 'chapters'}", f"-I{root}", "-c"]
-        made = []
-        for folder in folders:
-            sources = set((self.project / "chapters" / folder).glob("*.cpp"))
-            for source in sources - {self.project / "chapters" / folder / "main.cpp"}:
-                made.append(self.scratch / f"{folder}_{source.stem}.o")
-                subprocess.run([*compile_one, source, "-o", made[-1]], check=True)
-        program = self.scratch / "shardbook"
-        link = ["c++", *flags, *objects, *made, *variables["LINK_LIBRARIES"].split(), "-o", program]
-        subprocess.run(link, cwd=build, check=True)
-        return program
+
+class NewFromEach(Scripts):
+    """A test of --all, since it compiles all chapters."""
+    def test_a_chapter_from_each(self):
+        """A chapter from each that has engines, and from one of one's own, trains with every variant; and no name of a
+        variant, which is a strategy, too, is another chapter's."""
+        sources = [path.parent.name for path in sorted((self.project / "chapters").glob("*/chapter.cpp"))
+                   if ".variants" in path.read_text()]
+        own = {f"own{source[:2]}_copy": source[:2] for source in sources} | {"30_again": "own08_copy"}
+        for folder, source in own.items():
+            self.assertEqual(self.run_script("chapters/new", folder, "--from", source)[0], 0)
+        program = self.shardbook_with(*own)
+        chapters = json.loads(subprocess.run([program, "list"], check=True, capture_output=True).stdout)
+        trained = [(chapter["folder"], variant["name"]) for chapter in chapters if chapter["folder"] in own
+                   for variant in chapter["variants"]]
+        names = [variant for _, variant in trained]
+        others = {variant["name"] for chapter in chapters if chapter["folder"] not in own for variant in chapter["variants"]}
+        self.assertEqual((len(names), set(names) & others), (len(set(names)), set()))
+        for folder, variant in trained:
+            with self.subTest(folder=folder, variant=variant):
+                job = subprocess.run([root / "chapters/on_devices", "1" if "single" in variant else "4", program, folder,
+                                      "train", "--steps", "2", "--variant", variant], capture_output=True, text=True)
+                self.assertEqual((job.returncode, job.stderr), (0, ""))
+                self.assertIn("differ by 0 ulp", job.stdout)
+        self.assertGreater(len(trained), 50)
 
 
 if __name__ == "__main__":
