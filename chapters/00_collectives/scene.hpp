@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "drawing.hpp"
-#include "engine/program/report.hpp"
-#include "engine/proof/costs.hpp"
+#include "engine/device/books/collective_costs.hpp"
+#include "engine/device/books/figures.hpp"
 
 namespace shard::primer {
 

@@ -50,16 +50,6 @@ std::string right(const std::string& text, std::size_t width) {
 
 }  // namespace
 
-Index Figure::largest() const {
-  return measured.empty() ? 0 : *std::ranges::max_element(measured);
-}
-
-Figure gather_figure(Communicator& group, const char* what, Index measured, std::optional<Index> formula) {
-  Figure figure{group.exchange(what, measured)};
-  if (formula) figure.formula = group.exchange(what, *formula);
-  return figure;
-}
-
 void write_report(const std::string& path, const Report& r) {
   json j = r;
   j["curve"] = r.curve ? json(*r.curve) : json();
