@@ -80,8 +80,9 @@ def on_devices(devices, command, host_file=None, diagnosis_file=None, output=1):
     with contextlib.ExitStack() as stack:
         leave_outer_job()
         kind = settle_words(launcher, devices, options)
-        folder, locks = settle_launcher(stack, devices, kind, is_here=not flags)
-        options += for_other_hosts() if flags else []
+        is_here = not flags and os.environ.get("SLURM_JOB_NUM_NODES", "1") == "1"  # Slurm's allocation may have several
+        folder, locks = settle_launcher(stack, devices, kind, is_here)
+        options += [] if is_here else for_other_hosts()
         watch, interrupted = Watch(launcher, Records(folder)), None
         watch.is_of_another = kind == "another"
         has_begun = (lambda: False) if watch.is_of_another else watch.records.any

@@ -273,6 +273,25 @@ class Launching(Scripts):
         self.assertIn("-x CUDA_VISIBLE_DEVICES -x NCCL_SOCKET_IFNAME -x SHARDBOOK_GPU_PATIENCE", out)
         self.assertNotIn("SHARDBOOK_RECORDS", out)
         self.assertNotIn("-x NCCL", self.run_script(*self.train, NCCL_DEBUG="INFO")[1])
+        # An allocation of Slurm's with two hosts needs no host file. They do not have this host's folders.
+        self.play("mpirun", 'echo "$*"; env | grep ORTE_ -i')
+        for hosts, has_folders in (("1", True), ("2", False)):
+            out = self.run_script(*self.train, SLURM_JOB_NUM_NODES=hosts, NCCL_DEBUG="INFO")[1]
+            self.assertEqual("tmpdir_base" in out, has_folders, out)
+            self.assertEqual("-x NCCL_DEBUG" in out, not has_folders, out)
+
+    def test_on_machines_that_lack_something(self):
+        """As a subsystem of another system, or a small container, may be."""
+        if subprocess.run(["unshare", "--uts", "--mount", "true"], capture_output=True).returncode:
+            self.skipTest("expected the right to make namespaces, given none")
+        for lacks in ("hostname a-name-without-an-address", "umount -l /dev/shm; mount -t tmpfs -o ro tmpfs /dev/shm",
+                      "mount -t tmpfs -o size=64k tmpfs /dev/shm", "mount -t tmpfs -o ro tmpfs /sys/fs/cgroup",
+                      'export PATH="/mnt/c/Program Files (x86)/a b:$PATH"', "unset HOME USER TERM LANG"):
+            with self.subTest(lacks=lacks):
+                self.play("in_namespaces", f"exec unshare --uts --mount sh -c '{lacks}; exec \"$@\"' sh \"$@\"")
+                code, _, err = self.run_script(self.scratch / "bin/in_namespaces", self.project / self.train[0],
+                                               *self.train[1:], PROGRAMS=str(build / "emu"))
+                self.assertEqual((code, err), (0, ""))
 
     def test_as_many_devices_as_gpus(self):
         """Each command starts devices once. The program is the emulator's: only the number of devices matters."""
