@@ -10,8 +10,8 @@
 
 #include "engine/engines/optimizer.hpp"
 #include "engine/program/registry.hpp"
+#include "engine/program/training/rows_of_step.hpp"
 #include "engine/weights/checkpoint.hpp"
-#include "engine/workloads/other_versions.hpp"
 #include "tests/equivalence/networks.hpp"
 #include "tests/harness/catch.hpp"
 #include "tests/harness/devices.hpp"
@@ -21,6 +21,7 @@ namespace shard::testing {
 struct Results {
   std::vector<OutputRows> output;
   Gradients gradients;  ///< with dL/dx, if wanted
+  bool moves = false;   ///< RowsOfStep
 };
 
 inline Tensor rows_of(const HostTensor& t, Range rows) {
@@ -35,6 +36,7 @@ inline Tensor input_of(const ShardedEngine& engine, const HostTensor& input) {
 /// forward_backward with this input and these output gradients.
 inline Results run_step(ShardedEngine& engine, const HostTensor& input, const HostTensor& output_grad) {
   Results results;
+  const Index before = moved_so_far();
   results.gradients =
       engine.forward_backward(input_of(engine, input), [&](const Tensor& out, Index first_row) {
         Range rows = {first_row, first_row + out.extent(0)};
@@ -44,6 +46,7 @@ inline Results run_step(ShardedEngine& engine, const HostTensor& input, const Ho
         results.output.push_back({first_row, {out.shape(), out.to_host()}});
         return rows_of(output_grad, rows);
       });
+  results.moves = moved_so_far() > before;
   return results;
 }
 
@@ -111,10 +114,13 @@ inline std::string first_difference(const std::vector<Comparison>& comparisons) 
   return "";
 }
 
-/// Results of this problem that may explain a wrong one.
-inline Background background_of(const ExactProblem& problem) {
-  return {.addends = [&problem] { return addends_by_rows(problem, group().num_devices(), group()); },
-          .others = [&problem] { return other_versions(problem, group().num_devices(), group()); }};
+/// The first difference, with its likely cause, or an empty text. A collective.
+inline std::string explained_difference(const ExactProblem& problem, const Results& results,
+                                        const Solution& expected) {
+  const bool differs = !first_difference(compare_all(results, expected)).empty();
+  if (std::ranges::max(group().exchange("differs", differs ? 1 : 0)) == 0) return "";
+  RowsOfStep rows(group(), problem, results.output, results.gradients, expected, results.moves);
+  return first_difference(compare_all(results, expected, background_of(problem, rows, group())));
 }
 
 /// Whether the variant accepts a network with these options on this group.

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "engine/engines/optimizer.hpp"
+#include "engine/workloads/other_versions.hpp"
 #include "tests/equivalence/each_case.hpp"
 #include "tests/equivalence/random_run.hpp"
 
@@ -49,7 +50,7 @@ TEST_CASE("exact mode: output, dL/dx and every weight gradient equal the unshard
           const Solution expected = input_grad ? all : without_input_grad(all);
           std::unique_ptr<ShardedEngine> engine = c.engine(problem, input_grad);
           Results results = run_step(*engine, problem.input, problem.output_grad);
-          check_equal(compare_all(results, expected, background_of(problem)));
+          check_none(explained_difference(problem, results, expected));
           check_choices(problem, *engine);
         }
       },
@@ -87,14 +88,13 @@ TEST_CASE("exact mode: parameters after five integer steps equal the unsharded n
     for (std::size_t step = 0; step < steps.size(); ++step) {
       INFO("step " << step);
       const auto& [problem, expected, momenta] = steps[step];
-      Background background = background_of(problem);
-      if (step > 0)
-        background.others = [&] {
-          return stale_versions(steps[step - 1].problem, problem, group().num_devices(), group().device_id(),
-                                group());
-        };
       Results results = run_step(*engine, problem.input, problem.output_grad);
-      check_equal(compare_all(results, expected, background));
+      const Background stale{.others = [&] {
+        return stale_versions(steps[step - 1].problem, problem, group().num_devices(), group().device_id(),
+                              group());
+      }};
+      check_none(step == 0 ? explained_difference(problem, results, expected)
+                           : first_difference(compare_all(results, expected, stale)));
       if (step < plain_steps)
         plain.step(*engine, results.gradients);
       else
@@ -235,7 +235,7 @@ TEST_CASE("several forwards of different batches may precede their backwards, fi
       const auto& [problem, all] = *both[i];
       const Solution expected = input_grad ? all : without_input_grad(all);
       Gradients gradients = engine->backward(std::move(waiting[i]));
-      check_equal(shard::compare_all(group(), {}, gradients, expected, background_of(problem)));
+      check_equal(shard::compare_all(group(), {}, gradients, expected));
     }
     CHECK_THROWS_AS(engine->backward(Tensor()), Error);
   });
@@ -296,7 +296,7 @@ TEST_CASE("a checked run finds nothing wrong with the chapter's claims", "[suite
     ExactProblem problem = c.exact_problem(9);
     std::unique_ptr<ShardedEngine> engine = c.engine(problem);
     Results results = run_step(*engine, problem.input, problem.output_grad);
-    check_equal(compare_all(results, solve(problem, group()), background_of(problem)));
+    check_none(explained_difference(problem, results, solve(problem, group())));
   }
 }
 

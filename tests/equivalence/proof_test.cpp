@@ -1,9 +1,12 @@
 /// The likely causes of differences, and the comparison of loss curves.
 
+#include <fmt/format.h>
+
 #include <bit>
 #include <cmath>
 #include <cstdint>
 
+#include "engine/program/training/rows_of_step.hpp"
 #include "engine/proof/compare.hpp"
 #include "engine/proof/exact.hpp"
 #include "engine/proof/loss_curve.hpp"
@@ -73,7 +76,7 @@ TEST_CASE("a difference is explained by what the tensor was mistaken for, if tha
   auto diagnosis = [&](const HostTensor& given) {
     Evidence e = evidence(given);
     e.others = {{Diagnosis(Cause::previous_step), before}};
-    e.addends = {none, one, rest};
+    e.addends = {{"0", 1, none}, {"1", 1, one}, {"2", 1, rest}};
     e.slices = {{{3, 3}, {6, 6, 6, 6, 6, 6, 6, 6, 6}}, expected, {{3, 3}, {9, 8, 7, 6, 5, 4, 3, 2, 1}}};
     return diagnose(e);
   };
@@ -85,20 +88,139 @@ TEST_CASE("a difference is explained by what the tensor was mistaken for, if tha
   CHECK(diagnosis({{3, 3}, {2, -2, 3, 4, 10, -6, 7, 0, 18}}).text == "device 1's addend is in the sum twice");
   CHECK(diagnosis({{3, 3}, {9, 8, 7, 6, 5, 4, 3, 2, 1}}).text == "device 2's slice, not device 1's");
   Evidence e = evidence(rest);  // of three addends, one is missing
-  e.addends = {one, each(rest, [](float v) { return v / 2; }), each(rest, [](float v) { return v / 2; })};
+  const HostTensor half = each(rest, [](float v) { return v / 2; });
+  e.addends = {{"0", 2, one}, {"1", 1, half}, {"2", 1, half}};
   CHECK(diagnose(e).text == "device 0's addend is missing from the sum");
-  e.rows = 4;                                           // 2, 1 and 1
   e.given = {{3, 3}, {1, -4, 6, 8, 5, -12, 14, 0, 9}};  // one and twice the rest
   CHECK(diagnose(e).cause == Cause::averaged_over_own_rows);
-  e.rows = 3;
+  e.addends[0].rows = 1;
   CHECK(diagnose(e).cause == Cause::unknown);
+}
+
+TEST_CASE("what micro-batches add is named: alone, missing, twice, divided again and again") {
+  const HostTensor first{{3, 3}, {1, 0, 2, 0, 5, 0, 3, 0, 9}}, second{{3, 3}, {0, -2, 1, 4, 0, -6, 7, 1, 0}},
+      last{{3, 3}, {2, 1, 0, 3, 1, 1, 0, 4, 6}};
+  auto sum = [&](float a, float b, float c) {
+    HostTensor all = first;
+    for (std::size_t i = 0; i < 9; ++i)
+      all.values[i] = a * first.values[i] + b * second.values[i] + c * last.values[i];
+    return all;
+  };
+  for (const bool each : {false, true})
+    for (const auto& [given, text] :
+         {std::pair{last, "what the last micro-batch{} adds: the others overwritten, or left out?"},
+          {second, "what the 2nd micro-batch{} adds: the others overwritten, or left out?"},
+          {sum(0, 1, 1), "what the first micro-batch{} adds is missing from the sum"},
+          {sum(1, 2, 1), "what the 2nd micro-batch{} adds is in the sum twice"},
+          {sum(1 / 27.0F, 1 / 9.0F, 1 / 3.0F),
+           "sums divided by 3 after each micro-batch, the first ones again and again?"},
+          {sum(1, 1 / 3.0F, 1 / 9.0F),
+           "sums divided by 3 after each micro-batch, the first ones again and again?"},
+          {sum(1 / 3.0F, 1 / 3.0F, 1 / 3.0F), "1/3 of it in every element: a mean where a sum is meant?"},
+          {sum(4, 2, 1),
+           "sums over the devices made after each micro-batch, the first ones again and again?"},
+          {sum(1, 3, 1), "no known cause"}}) {
+      Evidence e{.given = given, .expected = sum(1, 1, 1), .num_devices = 2};
+      e.pieces = {{"first", 5, first}, {"2nd", 4, second}, {"last", 4, last}};
+      if (each) e.addends = {{"0", 7, sum(1, 0.5F, 0)}, {"1", 6, sum(0, 0.5F, 1)}};
+      CHECK(diagnose(e).text == fmt::format(fmt::runtime(text), each ? " of each device" : ""));
+    }
+}
+
+TEST_CASE("a rule speaks only of more numbers than it can choose") {
+  Evidence e{.given = {{2}, {1, 0}}, .expected = {{2}, {3, 0}}, .num_devices = 3};
+  e.addends = {{"0", 1, {{2}, {1, 0}}}, {"1", 1, {{2}, {2, 0}}}};
+  e.others = {{Diagnosis(Cause::previous_step), e.given}};
+  CHECK(diagnose(e).cause == Cause::unknown);  // 1/3, an addend, and the step before: each fits one element
+  e.given.values[1] = 1, e.expected.values[1] = 3;
+  e.others = {{Diagnosis(Cause::previous_step), e.given}};
+  CHECK(diagnose(e).cause == Cause::previous_step);
+}
+
+TEST_CASE(
+    "another slice is named where slices have different lengths, and losses that are off by a logarithm") {
+  Evidence e{
+      .given = {{4, 1}, {1, 2, 3, 4}}, .expected = {{4, 1}, {6, 7, 8, 9}}, .num_devices = 3, .place = 1};
+  e.slices = {{{4, 1}, {1, 2, 3, 4}}, e.expected, {{3, 1}, {10, 11, 12}}};
+  CHECK(diagnose(e).text == "device 0's slice, not device 1's");
+  e.given.values = {10, 11, 12, 5};
+  CHECK(diagnose(e).text == "device 2's slice, not device 1's");
+  e.slices[2] = {{2, 1}, {10, 11}};  // no more than half
+  CHECK(diagnose(e).cause == Cause::unknown);
+
+  e = {.given = {{4, 1}, {3.625F, 0, 4.5F, 2.625F}}, .expected = {{4, 1}, {2, 0, 3, 1}}, .num_devices = 3};
+  CHECK(diagnose(e).cause == Cause::unknown);
+  e.is_log_loss = true;  // log2(3) is 1.58, and losses are multiples of 1/8
+  CHECK(diagnose(e).text ==
+        "log 3 more than it in every element: a softmax's sum that each device has, summed again?");
+  std::swap(e.given, e.expected);
+  CHECK(diagnose(e).cause == Cause::log_less);
+  e.given.values[0] += 0.5F;
+  CHECK(diagnose(e).cause == Cause::unknown);
+}
+
+TEST_CASE("the addend of a device may be 0: then 0 is that addend") {
+  Evidence e{.given = {{3}, {0, 0, 0}}, .expected = {{3}, {1, -2, 3}}, .num_devices = 2};
+  CHECK(diagnose(e).cause == Cause::zero);
+  e.addends = {{"1", 2, e.given}, {"0", 2, e.expected}};
+  CHECK(diagnose(e).text == "device 1's addend alone: a reduction left out?");
+}
+
+TEST_CASE("what a step has done says which rows a gradient may be a sum over") {
+  const int n = group().num_devices(), me = group().device_id();
+  if (n == 1) return;
+  const ExactProblem problem = make_exact_problem({2, 5, 7}, 9, 3);
+  const Solution expected = solve(problem, group());
+  const HostTensor& output = expected.at("output");
+  const std::string name = "layer_0/weights";
+  auto rows = [&](Range r) {
+    return OutputRows{
+        r.begin, {{r.size(), 5}, {output.values.begin() + 5 * r.begin, output.values.begin() + 5 * r.end}}};
+  };
+  auto of = [](const std::vector<RowsAlone>& all) {
+    std::vector<std::string> names;
+    for (const RowsAlone& alone : all) names.push_back(alone.of);
+    return names;
+  };
+  using Names = std::vector<std::string>;
+  auto check = [&](const std::vector<OutputRows>& seen, bool is_owned, bool moves, const Names& devices,
+                   const Names& pieces) {
+    std::map<std::string, Placed> gradients;
+    const HostTensor& dw = expected.at(name);
+    if (is_owned)
+      gradients.insert_or_assign(name, Owned(group(), me == 0 ? to_device(dw) : Tensor(), dw.shape, 0));
+    else
+      gradients.insert_or_assign(name, Replicated(group(), to_device(dw)));
+    RowsOfStep step(group(), problem, seen, gradients, expected, moves);
+    CHECK(of(step.by_device(name)) == devices);
+    CHECK(of(step.by_piece(name)) == pieces);
+    CHECK(step.by_device(Gradients::input_grad).empty());
+  };
+  const Range mine = part(9, n, me), whole = {0, 9};
+  Names by_me = {std::to_string(group().members()[static_cast<std::size_t>(me)])};
+  for (int d = 0; d < n; ++d)
+    if (d != me) by_me.push_back(std::to_string(group().members()[static_cast<std::size_t>(d)]));
+  const std::vector<OutputRows> nothing;
+  check({rows(mine)}, false, false, by_me, {});  // data parallel
+  check({rows(mine)}, true, false, {}, {});      // an expert has seen the rows of all devices
+  check({rows({mine.begin, mine.begin + 2}), rows({mine.begin + 2, mine.end})}, false, false, by_me,
+        {"first", "last"});
+  check({rows(whole)}, false, false, {}, {});    // tensor parallel
+  check({rows(whole)}, false, true, by_me, {});  // the same, with rows that are divided in between
+  const bool is_last = me == n - 1;
+  check(is_last ? std::vector{rows({0, 3}), rows({3, 7}), rows({7, 9})} : nothing, true, false, {},
+        {"first", "2nd", "last"});                                                          // a pipeline
+  check(is_last ? std::vector{rows({0, 3}), rows({5, 9})} : nothing, true, false, {}, {});  // runs of tokens
+  std::vector<OutputRows> wrong = {rows(mine)};
+  if (is_last) wrong[0].rows.values[0] += 1;
+  check(wrong, false, false, {}, {});  // its gradients are wrong for the reason that its output is
 }
 
 TEST_CASE("each mistake of an mlp has its name, and right results have none") {
   for (const Index layers : {Index{1}, Index{2}, Index{3}, Index{4}, Index{6}}) {
     const ExactProblem problem = make_exact_problem({layers, 5, 7}, 9, 3);
     const Solution expected = solve(problem, group());
-    const std::vector<OtherResults> others = other_versions(problem, 2, group());
+    const std::vector<OtherResults> others = other_versions(problem, group());
     CHECK(others.size() > 8);
     for (const OtherResults& made : others)
       for (const auto& [name, values] : made.results) {
@@ -199,11 +321,11 @@ TEST_CASE("a placed result is explained by the other devices' slices, the step b
     whole.values.push_back(static_cast<float>(1 + i * i));
     before.values.push_back(static_cast<float>(3 + i));
   }
+  const WholeResults a_quarter{{"w", each(whole, [&](float v) { return v / 4; })}};
   const Background background{
       .addends =
-          [&] {
-            return std::vector<WholeResults>(static_cast<std::size_t>(devices),
-                                             {{"w", each(whole, [&](float v) { return v / 4; })}});
+          [&](const std::string&) {
+            return std::vector<RowsAlone>{{"0", 1, &a_quarter}, {"1", 1, &a_quarter}};
           },
       .others =
           [&] {

@@ -533,7 +533,8 @@ def mixture_gradients(problem, params, batch):
         np.put_along_axis(is_chosen, chosen, True, axis=1)
         d_gates = ((d_gates - row_sums(d_gates * gates)[:, None]) / total[:, None]).masked(is_chosen)
     share = np.bincount(chosen.ravel(), minlength=experts) / chosen.size
-    weight = 0 if problem.mistake.forgets == "balance" else problem.aux_weight
+    times = {"balance": 0, "balance n times": problem.mistake.devices}.get(problem.mistake.forgets, 1)
+    weight = times * problem.aux_weight
     balance = counted(problem) * (weight * experts * share / tokens)
     d_p = d_gates + x.rounded_once(balance, 3 * x.precision.sums * balance)
     if problem.mistake.forgets == "softmax of gates" and problem.top_k > 1:
@@ -630,7 +631,8 @@ def train(problem, params, batch):
         weights = [params[name] for name in names]
         kept = forward(weights, batch["input"], mistake)
         output = kept.inputs[-1]
-        d = (output - batch["target"]) * (2.0 / output.value.size)  # of the mean of all squares
+        of_mean = 2.0 / output.value.size  # of all squares
+        d = (output - batch["target"]) * (of_mean * weights_of_rows(problem))
         _, found = backward(problem, weights, kept, d)
         of = dict(zip(names, found))
         if mistake.scale != 1 or before:
@@ -646,6 +648,16 @@ def train(problem, params, batch):
             else:
                 params[name], moments[name] = adam(problem, params[name], of[name], *moments[name], step)
     return {name: params[name] for name in names}
+
+
+def weights_of_rows(problem):
+    """1 for each row; of a wrong version, rows / (own rows), for each device's mean over its own rows."""
+    if problem.mistake.forgets not in ("own means", "means of own means"):
+        return np.ones((problem.batch_size, 1))
+    n = problem.mistake.devices
+    shares = [end - begin for begin, end in (part(problem.batch_size, n, d) for d in range(n))]
+    means = n if problem.mistake.forgets == "means of own means" else 1
+    return np.concatenate([[problem.batch_size / (means * own)] * own for own in shares if own])[:, None]
 
 
 def clipped(of, most):
@@ -870,6 +882,8 @@ class Evidence:
     whole: np.ndarray  # the expected tensor
     slices: list  # of each device's piece in it
     results: dict  # {name: (pieces by device, their slices, bound)} of this tensor and those before it
+    wrong: tuple = ()  # the results before it that differ
+    micro_batches: int | None = None  # of a step, if that is known
 
     @property
     def pieces(self):
@@ -888,18 +902,50 @@ class Evidence:
                 for name, (pieces, slices, bound) in self.results.items()
                 for piece, here in zip(pieces, slices) if piece is not None]
 
-    def addend(self, begin, end):
-        """The addend of these rows of the batch to a parameter's gradient; None for other results, or training."""
+    def addend(self, *rows):
+        """The addend of these rows of the batch, [begin, end), to a parameter's gradient; None for other results, or
+        training. Where a mixture's outputs are wrong, other tokens may be dropped, so its gradients are no sums of these."""
         is_sum = self.name not in OF_ROWS and not self.problem.is_training
-        return self.after(rows=(begin, end)) if is_sum else None
+        is_sum &= self.problem.workload != "mixture" or not set(self.wrong) & set(OUTPUTS)
+        return sum(self.after(rows=r) for r in rows) if is_sum else None
 
-    def device_addends(self):
-        """(device, the addend of its rows of the batch), on several devices."""
-        devices = range(self.devices if self.devices > 1 else 0)
-        found = [(d, self.addend(*part(self.problem.batch_size, self.devices, d))) for d in devices]
-        return [(d, addend) for d, addend in found if addend is not None and np.any(addend)]
+    @cached_property
+    def rows_by_device(self):
+        """{device: its rows of the batch}, where outputs show that devices divide the rows. Of devices with the same
+        rows there is one: this one, if it is among them. None if every device shows all rows: then a program may have
+        divided them, and gathered what it shows."""
+        name = next((name for name in OUTPUTS if name in self.results), None)
+        if name is None or self.devices == 1:
+            return None if self.devices > 1 else {}
+        slices = self.results[name][1]
+        rows = [(here[0].start, here[0].stop) if here else (0, 0) for here in slices]
+        distinct = {}
+        for device in sorted(range(len(rows)), key=lambda d: d != self.device):
+            if rows[device][0] < rows[device][1]:
+                distinct.setdefault(rows[device], device)
+        if len(distinct) > 1:
+            return {device: r for r, device in distinct.items()}
+        return None if len(set(rows)) == 1 else {}  # one device has all: not divided
+
+    def device_addends(self, may_be_gathered=False):
+        """(device, number of its rows, their addend), of the devices that divide the rows, or that may have done so."""
+        rows = self.rows_by_device or {}
+        if may_be_gathered and self.rows_by_device is None:
+            rows = {d: part(self.problem.batch_size, self.devices, d) for d in range(self.devices)}
+        found = [(device, end - begin, self.addend((begin, end))) for device, (begin, end) in rows.items()
+                 if end > begin]
+        return [(*known, addend) for *known, addend in found if addend is not None and np.any(addend)]
+
+    def pieces_of(self, count):
+        """The addends of `count` micro-batches, of each device's rows if devices divide them."""
+        of = list((self.rows_by_device or {0: (0, self.problem.batch_size)}).values())
+        cut = [[(begin + first, begin + last) for begin, end in of
+                for first, last in [part(end - begin, count, k)] if last > first] for k in range(count)]
+        found = [self.addend(*rows) for rows in cut if rows]
+        return found if len(found) == count and all(f is not None for f in found) else []
 
 
+OUTPUTS = ("output", "logits", "loss", "losses")
 OF_ROWS = ("output", "input_grad", "logits", "losses")  # results with a row for each row of the batch
 
 
@@ -924,8 +970,14 @@ def is_close(e, given, other):
 
 
 def explains(e, other):
-    """Whether the given piece is `other`, and not the expected one."""
-    return other is not None and is_close(e, e.given, other) and not is_close(e, other, e.want)
+    """Whether the given piece is `other`, and not the expected one. Of many explanations, one may agree with a single
+    element by chance, so they must differ in two, unless the result is a single real number."""
+    return other is not None and is_close(e, e.given, other) and not is_close(e, other, e.want) and \
+        np.count_nonzero(np.abs(other - e.want) > 4 * e.limit) >= needed(e)
+
+
+def needed(e):
+    return 1 if e.want.size == 1 and e.problem.kind != "exact" else 2
 
 
 def not_finite(e):
@@ -969,7 +1021,7 @@ def is_nearly(e, other):
 def is_multiple(e, factor):
     slack = 4 * max(1, abs(factor)) * e.limit + 2.0**-22 * np.abs(e.want)  # a third of it may be rounded
     is_other = np.abs(factor - 1) * np.abs(e.want) > slack
-    return is_other.any() and (np.abs(e.given - factor * e.want) <= slack).all()
+    return np.count_nonzero(is_other) >= needed(e) and (np.abs(e.given - factor * e.want) <= slack).all()
 
 
 def previous_step(e):
@@ -978,9 +1030,50 @@ def previous_step(e):
 
 
 def one_addend(e):
-    for device, addend in e.device_addends():
+    for device, _, addend in e.device_addends():
         if explains(e, addend):
             return SAYS["one_addend"].format(device)
+
+
+def micro_batches(e):
+    """One micro-batch alone, or each sum scaled before the next one is added. Where their number is not known, several
+    are tried: but in rows_alone's words, as any program may have such rows."""
+    each = " of each device" * bool(e.rows_by_device)
+    counts = range(2, min(e.problem.rows, MOST_PIECES) + 1) if e.micro_batches is None else [e.micro_batches]
+    for count in counts:
+        if count < 2 or not (pieces := e.pieces_of(count)):
+            continue
+        for cause, sign in (("one_piece", 0), ("piece_missing", -1), ("piece_twice", 1)):
+            for k, addend in enumerate(pieces if e.micro_batches or each else ()):
+                if explains(e, e.want + sign * addend if sign else addend):
+                    return SAYS[cause].format(ordinal(k, count), each)
+        for n in {e.devices, count} - {1}:
+            for factor, last in ((n, 1), (1 / n, 1), (1 / n, 1 / n)):
+                if (factor < 1 or n == e.devices) and any(is_about(e, last * with_factor(order, factor))
+                                                          for order in (pieces, pieces[::-1])):
+                    return SAYS["multiplied_with_each_piece" if factor > 1 else "divided_with_each_piece"].format(n)
+
+
+MOST_PIECES = 6
+
+
+def ordinal(k, count):
+    return "first" if k == 0 else "last" if k + 1 == count else f"{k + 1}{({2: 'nd', 3: 'rd'}).get(k + 1, 'th')}"
+
+
+def is_about(e, other):
+    """Whether the given piece is `other` up to some roundings of the largest element, and not the expected one."""
+    slack = 2.0**-20 * np.abs(other).max(initial=0)
+    return slack > 0 and (np.abs(e.given - other) <= slack).all() and \
+        np.count_nonzero(np.abs(other - e.want) > slack) >= needed(e)
+
+
+def with_factor(pieces, factor):
+    """A sum that is multiplied by a factor before each next addend."""
+    total = 0
+    for piece in pieces:
+        total = factor * total + piece
+    return total
 
 
 def share_of_device(e):
@@ -1011,11 +1104,10 @@ def never_reduced(e):
 
 def averaged_over_own_rows(e):
     """The sum of the devices' addends, where each is divided by the number of the device's rows, times a factor."""
-    addends = e.device_addends()
-    shares = [end - begin for begin, end in (part(e.problem.batch_size, e.devices, d) for d in range(e.devices))]
-    if addends and len(set(shares)) > 1 and all(shares):
-        total = sum(addend / shares[d] for d, addend in addends)
-        if not total.any():
+    addends = e.device_addends(may_be_gathered=True)
+    if len({rows for _, rows, _ in addends}) > 1:
+        total = sum(addend / rows for _, rows, addend in addends)
+        if np.count_nonzero(total) < len(addends) + 2:  # one factor is free
             return
         total = total * (e.given * total).sum() / (total * total).sum()
         # Both the factors and the addends are rounded.
@@ -1024,7 +1116,7 @@ def averaged_over_own_rows(e):
 
 
 def off_by_addend(e):
-    for device, addend in e.device_addends():
+    for device, _, addend in e.device_addends():
         for sign, cause in ((-1, "addend_missing"), (1, "addend_twice")):
             if explains(e, e.want + sign * addend):
                 return SAYS[cause].format(device)
@@ -1032,19 +1124,19 @@ def off_by_addend(e):
 
 def off_by_rows(e):
     rows = e.problem.batch_size
-    addends = [e.addend(row, row + 1) for row in range(rows)]
+    addends = [e.addend((row, row + 1)) for row in range(rows)]
     if any(addend is None for addend in addends):
         return None
     sums = np.cumsum([np.zeros_like(e.want), *addends], axis=0)
     for begin, end in sorted(itertools.combinations(range(rows + 1), 2), key=lambda pair: pair[1] - pair[0]):
-        which = f"row {begin} of the batch is" if end == begin + 1 else \
-            f"rows {begin} to {end - 1} of the batch are"
+        which = f"row {begin}" if end == begin + 1 else f"rows {begin} to {end - 1}"
         if end - begin == rows:
             return None
-        if explains(e, e.want - (sums[end] - sums[begin])):
-            return f"{which} missing from the sum: a micro-batch left out?"
-        if explains(e, e.want + (sums[end] - sums[begin])):
-            return f"{which} in the sum twice"
+        alone = sums[end] - sums[begin]
+        for other, cause in ((e.want - alone, "rows_missing"), (alone, "rows_alone"),
+                             (e.want + alone, "rows_twice")):
+            if explains(e, other):
+                return SAYS[cause].format(which)
 
 
 def transposed(e):
@@ -1053,9 +1145,32 @@ def transposed(e):
 
 
 def other_slice(e):
+    """Slices may have different lengths: as many indices as are given, from where the other slice begins."""
     for device, here in enumerate(e.slices):
-        if device != e.device and explains(e, e.whole[here]):
+        if device == e.device or len(here) != e.given.ndim or here == e.slices[e.device]:
+            continue
+        other = e.whole[tuple(slice(s.start, s.start + n) for s, n in zip(here, e.given.shape))]
+        common = tuple(slice(0, n) for n in other.shape)
+        if 2 * other.size > e.given.size and other.size and \
+                explains(replace(e, given=e.given[common], want=e.want[common], limit=e.limit[common]), other):
             return SAYS["other_slice"].format(device, e.device)
+
+
+def log_off(e):
+    """Losses that differ by the logarithm of a number of devices, as if a softmax's sum were counted so often. Those of
+    an exact problem are logarithms to base 2, rounded to the grid."""
+    if e.name not in ("loss", "losses") or e.devices == 1:
+        return None
+    is_exact, off = e.problem.kind == "exact", e.given - e.want
+    counts = (e.given != 0) | (e.want != 0)
+    slack = e.problem.grid["unit"] if is_exact else 4 * e.limit[counts] + 2.0**-22 * np.abs(e.want[counts])
+    if np.count_nonzero(counts) < (3 if is_exact else 1):
+        return None
+    for n in (n for n in range(2, e.devices + 1) if e.devices % n == 0):
+        log = math.log2(n) if is_exact else math.log(n)
+        for cause, by in (("log_more", log), ("log_less", -log)):
+            if (np.abs(off[counts] - by) <= slack).all():
+                return SAYS[cause].format(n)
 
 
 def shifted(e):
@@ -1077,8 +1192,9 @@ def reordered(e):
         is_same = off <= 4 * e.limit.max(initial=0)
         is_noise = is_same.diagonal().all()  # every row is near its expected one
         is_other = is_same.any(axis=0).all() and is_same.any(axis=1).all() and not is_noise
-        if is_other and len(np.unique(want, axis=0)) > 1:
-            return f"its {words} in another order"
+        differing = np.count_nonzero(~(np.abs(given - want) <= e.limit.max(initial=0)))
+        if is_other and len(np.unique(want, axis=0)) > 1 and differing > 3:
+            return SAYS["reordered"].format(words)
 
 
 def wrong_scale(e):
@@ -1141,7 +1257,9 @@ def mistakes(problem, devices):
                 {"forgets": "rows elsewhere", "devices": devices}
         yield "answers not multiplied by their gates?", {"forgets": "gates"}
         yield "the gates' gradient forgotten?", {"forgets": "gate gradients"}
-        yield "the balancing loss forgotten?", {"forgets": "balance"}
+        yield SAYS["balance_forgotten"], {"forgets": "balance"}
+        if devices > 1 and problem.aux_weight:
+            yield SAYS["balance_n_times"].format(devices), {"forgets": "balance n times", "devices": devices}
         if problem.top_k > 1:
             yield "the gates' gradient taken for the logits': without the softmax?", \
                 {"forgets": "softmax of gates"}
@@ -1163,6 +1281,9 @@ def mistakes(problem, devices):
         yield "gradients of all steps added up: not set to 0?", {"forgets": "zeroing"}
         yield "gradients not clipped?", {"forgets": "clipping"}
         if devices > 1:
+            for words, forgets in (("their mean", "means of own means"), ("their sum", "own means")):
+                if problem.batch_size % devices:
+                    yield SAYS["own_means"].format(words), {"forgets": forgets, "devices": devices}
             yield "clipped by the norm of a device's layers alone?", {"stages": devices}
             yield f"every gradient 1/{devices} of it: a mean where a sum is meant?", {"scale": 1 / devices}
             yield f"every gradient {devices} times it: summed where every device has the sum?", \
@@ -1196,6 +1317,8 @@ ON_SOME_DEVICES = {
     "sequences elsewhere": "a mean over the labels of each device's sequences, and then over devices?",
     "positions elsewhere":
         "a mean over the labels of each device's part of sequences, and then over devices?",
+    "sum of sequences elsewhere": "a mean over the labels of each device's sequences, and then their sum?",
+    "sum of positions elsewhere": "a mean over the labels of each device's part of sequences, and then their sum?",
     "places of queries": "a causal mask in which the queries of each device begin at 0?",
     "rescaling": "pieces of keys around a ring, added up without rescaling to the largest score?",
     "values elsewhere": "a device's own values for those that come around the ring?",
@@ -1262,8 +1385,8 @@ def with_swapped_stages(problem, devices, first, other):
 
 
 RULES = (not_finite, zero, scaled, in_16_bits, previous_step, one_addend, share_of_device, never_reduced,
-         off_by_addend, off_by_rows, transposed, other_slice, shifted, reordered, another_computation,
-         not_reduced_behind, wrong_scale, averaged_over_own_rows)
+         off_by_addend, micro_batches, off_by_rows, transposed, other_slice, log_off, shifted, reordered,
+         another_computation, not_reduced_behind, wrong_scale, averaged_over_own_rows)
 
 
 # ---- The check -------------------------------------------------------------------------------------------
@@ -1275,6 +1398,7 @@ class Verdict:
     notes: list = field(default_factory=list)  # what was inferred
     results: dict = field(default_factory=dict)  # see Evidence
     worst: float = 0.0  # the largest difference of a right result, in units of its bound
+    micro_batches: int | None = None  # of a step, if that is known
 
     @property
     def is_right(self):
@@ -1361,8 +1485,9 @@ def of_piece(verdict, problem, name, given, want, bound, slices, device, pieces)
         verdict.worst = max(verdict.worst, ratio)
         return []
     first = tuple(int(i) for i in np.argwhere(wrong)[0])
+    wrong = tuple(d.tensor for d in verdict.differences)
     evidence = Evidence(problem, verdict.devices, name, device, given.values, part_of_want, limit, want, slices,
-                        verdict.results)
+                        verdict.results, wrong, verdict.micro_batches)
     return [Difference(name, diagnose(evidence), device, tuple(s.start + i for s, i in zip(here, first)),
                        float(part_of_want[first]), float(given.values[first]), float(limit[first]),
                        ratio if limit.any() else None)]

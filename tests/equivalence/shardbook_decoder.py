@@ -473,10 +473,11 @@ def weights_of(problem, batch):
     is_labelled = (labels >= 0) * 1.0
     if problem.kind == "exact":
         return (batch["losses_grad"] * is_labelled * counted[:, None]).ravel()
-    if mistake.forgets not in ("sequences elsewhere", "positions elsewhere"):
+    if "elsewhere" not in mistake.forgets or mistake.forgets.split()[-2] not in ("sequences", "positions"):
         return (is_labelled / is_labelled.sum() * counted[:, None]).ravel()
-    axis = 0 if mistake.forgets == "sequences elsewhere" else 1
-    weights, n = np.moveaxis(is_labelled, axis, 0).copy(), mistake.devices  # the mean of the devices' means
+    axis = 0 if "sequences" in mistake.forgets else 1
+    weights, n = np.moveaxis(is_labelled, axis, 0).copy(), mistake.devices  # the mean of the devices' means, or the sum
+    means = 1 if mistake.forgets.startswith("sum of") else n
     for begin, end in (part(len(weights), n, device) for device in range(n)):
-        weights[begin:end] /= n * max(weights[begin:end].sum(), 1)
+        weights[begin:end] /= means * max(weights[begin:end].sum(), 1)
     return np.moveaxis(weights, 0, axis).ravel()

@@ -200,9 +200,9 @@ class Implementations(Suite):
         ("g[layer + 1] = h.T @ d", "g[layer + 1] = h.T @ d / 13", SMALL, "layer_1/weights", 2,
          "1/13 of it in every element: a mean over the batch where a sum is meant?"),
         ("g[layer + 1] = h.T @ d", "g[layer + 1] = h[1:].T @ d[1:]", SMALL, "layer_1/weights", 0,
-         "row 0 of the batch is missing from the sum: a micro-batch left out?"),
+         "the addend of row 0 of the batch is missing from the sum"),
         ("g[layer] = x.T @ dh", "g[layer] = x.T @ dh + x[5:8].T @ dh[5:8]", SMALL, "layer_0/weights", 1,
-         "rows 5 to 7 of the batch are in the sum twice"),
+         "the addend of rows 5 to 7 of the batch is in the sum twice"),
         ("g[layer] = x.T @ dh", "g[layer] = -x.T @ dh", SMALL, "layer_0/weights", 1, "a sign?"),
         ("w = optimizer.step(w, g, norm)", "w = optimizer.step(w, g, norm) if _ < 4 else w",
          "mlp-sgd-13x7x11x7", "layer_0/weights", 0, "the result of the step before"),
@@ -311,6 +311,73 @@ class Implementations(Suite):
                         verdict = shardbook.check_pieces(problem, 3, [{k: shardbook.Stored(t, "F64")
                                                                        for k, t in given.items()}])
                         self.assertEqual({d.cause for d in verdict.differences}, {"no known cause"}, (name, tensor))
+
+    def checked(self, problem, devices, name, wrong, rows="whole"):
+        """The causes of a wrong result on each device. `rows`: how the output shows that the rows lie: "divided" over the
+        devices, "owned" by the last one, as a pipeline has it, or "whole" on each."""
+        pieces = []
+        for device in range(devices):
+            begin, end = shardbook.part(problem.batch_size, devices, device)
+            has = {"divided": True, "owned": device == devices - 1, "whole": True}[rows]
+            mine = slice(begin, end) if rows == "divided" else slice(None)
+            pieces.append({n: shardbook.Stored(wrong if n == name else t[mine] if n in shardbook.OF_ROWS and t.ndim else t, "F64")
+                           for n, t in problem.expected.items() if has or n not in shardbook.OF_ROWS})
+        return {d.cause for d in shardbook.check_pieces(problem, devices, pieces).differences if d.tensor == name}
+
+    def test_sums_over_some_rows_are_named_as_the_outputs_show_that_rows_lie(self):
+        problem, name = shardbook.problem(SMALL), "layer_1/weights"
+        def rows(*of):
+            return sum(shardbook.after(problem, rows=r)[name] for r in of)
+        want = problem.expected[name]
+        first, last = rows((0, 3), (5, 7), (9, 11)), rows((3, 5), (7, 9), (11, 13))  # of two micro-batches a device
+        of_three = [rows((0, 5)), rows((5, 9)), rows((9, 13))]  # three micro-batches, or three devices
+        for lie, wrong, cause in (
+                ("divided", of_three[2], "device 2's addend alone: a reduction left out?"),
+                ("divided", want - of_three[1], "device 1's addend is missing from the sum"),
+                ("divided", want + of_three[0], "device 0's addend is in the sum twice"),
+                ("owned", of_three[2], "the addend of rows 9 to 12 of the batch alone: the rest overwritten, or left out?"),
+                ("whole", of_three[2], "the addend of rows 9 to 12 of the batch alone: the rest overwritten, or left out?"),
+                ("owned", want - of_three[0], "the addend of rows 0 to 4 of the batch is missing from the sum"),
+                ("owned", want + of_three[0], "the addend of rows 0 to 4 of the batch is in the sum twice"),
+                ("divided", first, "what the first micro-batch of each device adds: the others overwritten, or left out?"),
+                ("divided", last, "what the last micro-batch of each device adds: the others overwritten, or left out?"),
+                ("divided", first / 2 + last, "sums divided by 2 after each micro-batch, the first ones again and again?"),
+                ("owned", of_three[0] / 9 + of_three[1] / 3 + of_three[2],
+                 "sums divided by 3 after each micro-batch, the first ones again and again?"),
+                ("divided", 3 * first + last,
+                 "sums over the devices made after each micro-batch, the first ones again and again?")):
+            self.assertEqual(self.checked(problem, 3, name, wrong, lie), {cause}, (lie, cause))
+
+    def test_losses_that_are_off_by_a_logarithm_are_named(self):
+        for name, loss, log in ((PLAIN, "losses", 1.625), (REAL, "loss", np.log(3))):  # on the grid, log2(3) is 1.625
+            problem = shardbook.problem(name)
+            for sign, word in ((1, "more"), (-1, "less")):
+                wrong = problem.expected[loss] + sign * log * (problem.expected[loss] != 0)
+                said = self.checked(problem, 3, loss, wrong)
+                self.assertTrue(all(s.startswith(f"log 3 {word} than it") for s in said), (name, said))
+
+    def test_another_slice_is_named_if_slices_have_different_lengths(self):
+        problem, name = shardbook.problem(SMALL), "output"
+        want = problem.expected[name]
+        for begins, device in (((0, 0, 0), 0), ((9, 9, 9), 2)):
+            pieces = [{**{n: shardbook.Stored(t, "F64") for n, t in problem.expected.items()},
+                       name: shardbook.Stored(np.resize(want[begin:][:end - first], (end - first, want.shape[1])), "F64")}
+                      for begin, (first, end) in zip(begins, (shardbook.part(13, 3, d) for d in range(3)))]
+            layout = (3,), {name: (shardbook.Letter("S", 0),)}
+            for d in shardbook.check_pieces(problem, 3, pieces, layout).differences:
+                self.assertEqual(d.cause, f"device {device}'s slice, not device {d.device}'s")
+
+    def test_a_number_that_is_not_finite_is_a_difference_in_each_result(self):
+        for problem in shardbook.problems():
+            for name, want in problem.expected.items():
+                for value in (np.nan, np.inf, -np.inf):
+                    wrong = np.array(want)
+                    wrong.flat[-1] = value
+                    given = {**problem.expected, name: wrong}
+                    for verdict in (shardbook.check(given, problem, "single"), shardbook.check_pieces(
+                            problem, 3, [{n: shardbook.Stored(t, "F32") for n, t in given.items()}])):
+                        causes = {d.cause for d in verdict.differences}
+                        self.assertEqual(causes, {shardbook.SAYS["not_finite"]}, (problem.name, name, value))
 
     def test_addends_that_are_divided_by_their_devices_rows_are_named(self):
         problem, name = shardbook.problem(SMALL), "layer_1/weights"

@@ -299,7 +299,7 @@ TEST_CASE(
 TEST_CASE("train: a false claim of some devices ends their run") {
   const Refusal refused = refusal([] { train("false-claim-of-part"); });
   CHECK(refused.code == 81);
-  CHECK_THAT(refused.message, contains(me() == 2 ? "a gather of \"exact mode\""
+  CHECK_THAT(refused.message, contains(me() == 2 ? "an exchange of \"exact mode\""
                                                  : "given (2,) on device 1, and (3,) on device 0"));
   if (me() != 2) CHECK(refusal([] { group().gather("what device 2 waits in", ""); }).code == 81);
 }

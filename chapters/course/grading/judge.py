@@ -61,7 +61,7 @@ def read_device(folder, device):
 
 def results_of(asked, folder, forms):
     """The devices' results, with a verdict."""
-    verdict = Verdict(asked.problem.name, asked.test.devices)
+    verdict = Verdict(asked.problem.name, asked.test.devices, micro_batches=asked.test.size("--micro-batches", 1))
     try:
         found = [read_device(folder, device) for device in range(asked.test.devices)]
     except Refused as error:
@@ -109,7 +109,6 @@ def differences(verdict, asked, name, found, has):
                                       number, pieces):
             if more[0].cause == SAYS["unknown"]:
                 more[0].cause = cause_of_later_step(asked, name, number, piece, slices[number]) or \
-                    cause_of_pieces(asked, name, piece, slices[number]) or \
                     cause_of_layer(asked, name, number, piece, slices[number]) or more[0].cause
             differ += more
     return shardbook.as_of_one(differ, pieces)
@@ -141,22 +140,6 @@ def old_rows(devices, device):
     yield SAYS["stale_elsewhere"], lambda count: ~of(device, count)
     for other in range(devices):
         yield SAYS["stale_on"].format("{}", other), lambda count, other=other: of(other, count)
-
-
-def cause_of_pieces(asked, name, piece, here):
-    """For a test with micro-batches: whether a gradient is that of each device's first or last piece alone."""
-    pieces, devices = asked.test.size("--micro-batches", 1), asked.test.devices
-    if pieces == 1 or name not in asked.problem.params:
-        return ""
-    for which, words in ((pieces - 1, "last"), (0, "first")):
-        total = 0
-        for device in range(devices):
-            begin, end = shardbook.part(asked.problem.batch_size, devices, device)
-            first, last = shardbook.part(end - begin, pieces, which)
-            total = total + shardbook.after(asked.problem, rows=(begin + first, begin + last))[name]
-        if np.array_equal(piece, total[here]):
-            return SAYS["one_piece"].format(words)
-    return ""
 
 
 def cause_of_layer(asked, name, device, piece, here):

@@ -7,6 +7,8 @@
 #include <cmath>
 #include <limits>
 
+#include "engine/basics/larger.hpp"
+
 namespace shard {
 
 namespace {
@@ -57,14 +59,16 @@ Comparison compare(const std::string& name, Evidence& e, const Shape& begin,
   double largest = 0;
   std::size_t first = given.values.size();
   for (std::size_t i = 0; i < given.values.size(); ++i) {
+    largest = larger(largest, std::abs(double{expected.values[i]}));
     const std::int64_t distance = ulp_distance(given.values[i], expected.values[i]);
-    if (distance > 0) first = std::min(first, i);
+    if (distance == 0) continue;
+    first = std::min(first, i);
     result.max_ulp = std::max(result.max_ulp, distance);
-    difference = std::max(difference, std::abs(double{given.values[i]} - double{expected.values[i]}));
-    largest = std::max(largest, std::abs(double{expected.values[i]}));
+    difference = larger(difference, std::abs(double{given.values[i]} - double{expected.values[i]}));
   }
-  if (difference > 0) result.relative = difference / largest;
   if (result.max_ulp == 0) return result;
+  const double relative = difference / largest;
+  result.relative = std::isnan(relative) ? std::numeric_limits<double>::infinity() : relative;
   complete(e);
   Diagnosis diagnosis = diagnose(e);
   result.cause = diagnosis.cause;
@@ -75,13 +79,13 @@ Comparison compare(const std::string& name, Evidence& e, const Shape& begin,
   return result;
 }
 
-/// The slices of a whole tensor along an axis, one for each device.
-std::vector<HostTensor> slices_of(const HostTensor& whole, int axis, int devices) {
+/// Evidence::slices of a whole tensor, for slices of `extent` indices along an axis.
+std::vector<HostTensor> slices_of(const HostTensor& whole, int axis, int devices, Index extent) {
   const Tensor t = Tensor::from_host(whole.shape, whole.values);
   std::vector<HostTensor> slices;
   for (int d = 0; d < devices; ++d) {
-    const Range range = part(t.extent(axis), devices, d);
-    const Tensor piece = slice(t, axis, range.begin, range.end);
+    const Index begin = part(t.extent(axis), devices, d).begin;
+    const Tensor piece = slice(t, axis, begin, std::min(begin + extent, t.extent(axis)));
     slices.push_back({piece.shape(), piece.to_host()});
   }
   return slices;
@@ -134,7 +138,8 @@ Comparison compare(const Communicator& group, const Piece& piece, const HostTens
                     .place = group.device_id()};
   return compare(piece.name, evidence, piece.begin, [&](Evidence& e) {
     if (piece.placed && piece.placed->placement().kind == Placement::Kind::sharded)
-      e.slices = slices_of(whole, piece.placed->placement().axis, group.num_devices());
+      e.slices = slices_of(whole, piece.placed->placement().axis, group.num_devices(),
+                           e.given.shape.at(static_cast<std::size_t>(piece.placed->placement().axis)));
     complete(e);
   });
 }
@@ -153,7 +158,7 @@ std::vector<OtherResults> likeliest_first(const std::vector<Piece>& pieces, cons
 }  // namespace
 
 std::int64_t ulp_distance(float a, float b) {
-  if (std::isnan(a) || std::isnan(b)) return std::isnan(a) && std::isnan(b) ? 0 : farthest;
+  if (std::isnan(a) || std::isnan(b)) return farthest;
   return std::abs(ordered(a) - ordered(b));
 }
 
@@ -201,9 +206,11 @@ std::vector<Comparison> compare_all(const Communicator& group, const std::vector
     all.push_back(compare(group, piece, expected.at(piece.name), [&](Evidence& e) {
       auto mine = [&](const WholeResults& results) { return piece.mine(results.at(piece.name)); };
       e.was_right_with_input_grad = background.was_right_with_input_grad;
-      e.rows = background.rows;
-      if (background.addends && piece.name != "output")
-        for (const WholeResults& of_device : background.addends()) e.addends.push_back(mine(of_device));
+      e.is_log_loss = background.has_log_losses && piece.name == "output";
+      for (auto [list, made] : {std::pair{&e.addends, &background.addends}, {&e.pieces, &background.pieces}})
+        if (*made)
+          for (const RowsAlone& alone : (*made)(piece.name))
+            list->push_back({alone.of, alone.rows, mine(*alone.results)});
       if (!others) others = likeliest_first(pieces, background);
       for (const OtherResults& other : *others) e.others.push_back({other.says, mine(other.results)});
     }));

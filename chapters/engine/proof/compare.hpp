@@ -16,7 +16,7 @@ namespace shard {
 struct Comparison {
   /// The largest distance in ulp: the number of float32 steps. 0: equal bit for bit (−0 equals 0).
   std::int64_t max_ulp = 0;
-  /// max |a − b| / max |b|; 0 for empty tensors.
+  /// max |a − b| / max |b|; 0 for equal and for empty tensors, infinite if that is no number.
   double relative = 0;
   /// One line: tensor, device, index of the first difference, expected, given, and the likely cause
   /// (diagnosis.hpp). Empty without a difference.
@@ -35,12 +35,20 @@ struct OtherResults {
   WholeResults results;
 };
 
+/// The results of a step in which only some rows of the batch count.
+struct RowsAlone {
+  std::string of;  ///< PartOfSum::of
+  Index rows;
+  const WholeResults* results;
+};
+
 /// Results that may explain a wrong one. They are computed only when something differs.
 struct Background {
-  std::function<std::vector<WholeResults>()> addends = {};  ///< by device; the right results are their sum
-  Index rows = 0;                                           ///< Evidence::rows
-  std::function<std::vector<OtherResults>()> others = {};   ///< the results of some wrong computations
-  bool was_right_with_input_grad = false;                   ///< Evidence::was_right_with_input_grad
+  std::function<std::vector<RowsAlone>(const std::string& name)> addends = {};  ///< Evidence::addends
+  std::function<std::vector<RowsAlone>(const std::string& name)> pieces = {};   ///< Evidence::pieces
+  std::function<std::vector<OtherResults>()> others = {};  ///< the results of some wrong computations
+  bool has_log_losses = false;                             ///< whether the output is Evidence::is_log_loss
+  bool was_right_with_input_grad = false;                  ///< Evidence::was_right_with_input_grad
 };
 
 /// Rows of the output that the loss received on this device.
@@ -62,7 +70,7 @@ std::vector<Comparison> compare_all(const Communicator& group, const std::vector
                                     const std::map<std::string, Placed>& gradients,
                                     const WholeResults& expected, const Background& background = {});
 
-/// The distance in ulp; the largest integer when exactly one of the two is a NaN.
+/// The distance in ulp; the largest integer when one of the two is a NaN, or both: a NaN equals nothing.
 std::int64_t ulp_distance(float a, float b);
 /// Whether a distance, or the largest of several, is that integer: a NaN, or nothing to compare with.
 bool is_far(std::int64_t distance);

@@ -32,16 +32,26 @@ struct OtherVersion {
   HostTensor values;
 };
 
+/// What some rows of the batch add to a sum over all rows.
+struct PartOfSum {
+  std::string of;  ///< whose rows: device "2", or the "last" micro-batch
+  Index rows = 0;  ///< how many
+  HostTensor values;
+};
+
 /// The facts about a tensor that differs from the expected one: this device's part of both, and possible
 /// explanations. Rules that need a fact that is unknown (empty) do not apply.
 struct Evidence {
   HostTensor given;
   HostTensor expected;
   int num_devices = 1;
-  int place = 0;                          ///< of this device in its group
-  std::vector<HostTensor> slices = {};    ///< of the expected whole, by device, if it is divided
-  std::vector<HostTensor> addends = {};   ///< by device; their sum was expected
-  Index rows = 0;                         ///< of the batch; the addends are those of each device's rows
+  int place = 0;  ///< of this device in its group
+  /// Of the expected whole, if it is divided: for each device, as many indices as are given, from the first one of
+  /// that device's slice on. At the end of the whole there may be fewer.
+  std::vector<HostTensor> slices = {};
+  std::vector<PartOfSum> addends = {};  ///< by device, if devices divide the rows; their sum was expected
+  std::vector<PartOfSum> pieces = {};   ///< by micro-batch, if there are several; their sum was expected
+  bool is_log_loss = false;  ///< whether it has the losses of tokens, as logarithms to base 2 on the grid
   std::vector<OtherVersion> others = {};  ///< the likeliest first
   /// Whether the same step gave right results when dL/dx was wanted. In this step it was not.
   bool was_right_with_input_grad = false;

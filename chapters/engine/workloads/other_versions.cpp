@@ -7,7 +7,6 @@ namespace shard {
 
 namespace {
 
-constexpr Index most_pieces = 4;        // micro-batches of a step
 constexpr std::size_t most_alone = 16;  // parameters that are tried one by one
 
 /// Adds the problem's results with a mistake, if float32 holds them exactly.
@@ -18,18 +17,6 @@ void add(std::vector<OtherResults>& all, const Diagnosis& says, const ExactProbl
   } catch (const Error& error) {
     if (error.code() != Code::internal) throw;
   }
-}
-
-/// The problem of micro-batch `k` of `pieces`, of each device's rows.
-ExactProblem one_piece(const ExactProblem& problem, int devices, Index pieces, Index k) {
-  const Index rows = problem.output_grad.shape.at(0);
-  std::vector<Range> counted;
-  for (int d = 0; d < devices; ++d) {
-    const Range mine = part(rows, devices, d),
-                piece = part(mine.size(), static_cast<int>(pieces), static_cast<int>(k));
-    counted.push_back({mine.begin + piece.begin, mine.begin + piece.end});
-  }
-  return of_rows(problem, counted);
 }
 
 /// The rows of a tensor that were not updated.
@@ -50,13 +37,10 @@ ExactProblem with_old(const ExactProblem& before, ExactProblem now, const std::v
 
 }  // namespace
 
-std::vector<OtherResults> other_versions(const ExactProblem& problem, int devices, Communicator& group) {
+std::vector<OtherResults> other_versions(const ExactProblem& problem, Communicator& group) {
   std::vector<OtherResults> all;
   for (const Cause mistake : problem.workload->mistakes())
-    add(all, Diagnosis(mistake), problem, group, mistake);
-  for (Index pieces = 2; pieces <= most_pieces; ++pieces)
-    for (const auto& [k, which] : {std::pair{pieces - 1, "last"}, {Index{0}, "first"}})
-      add(all, Diagnosis(Cause::one_piece, {which}), one_piece(problem, devices, pieces, k), group);
+    add(all, Diagnosis(mistake, {std::to_string(group.num_devices())}), problem, group, mistake);
   return all;
 }
 

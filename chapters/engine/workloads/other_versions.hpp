@@ -7,9 +7,8 @@
 
 namespace shard {
 
-/// The results of the workload's known mistakes, and of steps in which each device counts only one of several
-/// micro-batches.
-std::vector<OtherResults> other_versions(const ExactProblem& problem, int devices, Communicator& group);
+/// The results of the workload's known mistakes, on the devices of this group.
+std::vector<OtherResults> other_versions(const ExactProblem& problem, Communicator& group);
 
 /// The results of `now`, the problem after a step from `before`, if this device has not updated some weights,
 /// or has updated only its own rows.

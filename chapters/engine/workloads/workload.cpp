@@ -104,14 +104,8 @@ ExactProblem of_rows(ExactProblem problem, const std::vector<Range>& counted) {
     std::copy_n(problem.output_grad.values.begin() + rows.begin * width, rows.size() * width,
                 kept.begin() + rows.begin * width);
   problem.output_grad.values = std::move(kept);
+  problem.counted = counted;
   return problem;
-}
-
-std::vector<Solution> addends_by_rows(const ExactProblem& problem, int devices, Communicator& group) {
-  std::vector<Solution> addends;
-  for (int d = 0; d < devices; ++d)
-    addends.push_back(solve(of_rows(problem, {part(problem.output_grad.shape.at(0), devices, d)}), group));
-  return addends;
 }
 
 ExactProblem with_halved_weights(ExactProblem problem) {

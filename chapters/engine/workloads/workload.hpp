@@ -37,6 +37,7 @@ struct ExactProblem {
   HostTensor input;
   HostTensor output_grad;  ///< in the shape of the output
   std::map<std::string, HostTensor> weights;
+  std::vector<Range> counted = {};  ///< the rows that count, by of_rows; empty: all
 };
 
 /// A network of another library as one of our networks, with the stored names of its parameters.
@@ -151,12 +152,9 @@ class Workload {
 inline Solution solve(const ExactProblem& problem, Communicator& group) {
   return problem.workload->solve(problem, group);
 }
-/// The problem in which only these rows of the batch count: the output gradients of others are 0.
+/// The problem in which only these rows of the batch count: the output gradients of others are 0, and so is their
+/// share of a balancing loss.
 ExactProblem of_rows(ExactProblem problem, const std::vector<Range>& counted);
-/// The addend of each of `devices` devices to the results, if the rows of the batch are divided: the solution
-/// in which the output gradients of other devices' rows are 0. (A loss that depends on the routing of a whole
-/// batch is in each addend.)
-std::vector<Solution> addends_by_rows(const ExactProblem& problem, int devices, Communicator& group);
 /// The problem with halved weights, except for those that must stay. It is exact again.
 ExactProblem with_halved_weights(ExactProblem problem);
 

@@ -37,7 +37,7 @@ class Mixture : public DenoisingWorkload {
   Solution solve(const ExactProblem& problem, Communicator& group) const override {
     return solve_with(Cause::unknown, problem, group);
   }
-  std::vector<Cause> mistakes() const override { return {Cause::mask_forgotten, Cause::relus_forgotten}; }
+  std::vector<Cause> mistakes() const override;
   Solution solve_with(Cause mistake, const ExactProblem& problem, Communicator& group) const override;
   /// True for the router: with other weights, gates would not be exact.
   bool must_stay(const std::string& parameter) const override { return parameter == router_name(); }

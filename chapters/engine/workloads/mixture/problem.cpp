@@ -270,12 +270,19 @@ std::vector<double> balance(const Mixture& mixture, const std::vector<ExactToken
 }
 
 /// dL/dlogits, from dL/dgates (tokens, k), by the definitions: gates are probabilities, or these divided by
-/// their sum.
-Matrix logits_backward(const Mixture& mixture, const std::vector<ExactToken>& tokens, const Matrix& dgates) {
-  const std::vector<double> of_expert = balance(mixture, tokens);
+/// their sum. `balances`: how often the balancing loss counts, for the tokens in `counted`, or for all if it is empty.
+Matrix logits_backward(const Mixture& mixture, const std::vector<ExactToken>& tokens, const Matrix& dgates,
+                       double balances, const std::vector<Range>& counted) {
+  std::vector<double> of_expert = balance(mixture, tokens);
+  for (double& value : of_expert) value *= balances;
+  const std::vector<double> of_none(of_expert.size());
   Matrix dlogits(0, mixture.model().num_experts);
   for (const ExactToken& token : tokens) {
-    std::vector<double> dp = of_expert;
+    const bool counts =
+        counted.empty() || std::ranges::any_of(counted, [row = dlogits.rows](const Range& rows) {
+          return rows.begin <= row && row < rows.end;
+        });
+    std::vector<double> dp = counts ? of_expert : of_none;
     const Matrix dgate = rows_of(dgates, {dlogits.rows, dlogits.rows + 1});
     if (dgates.columns == 1) dp[static_cast<std::size_t>(token.chosen[0])] += dgate.values[0];
     std::vector<double> dz = softmax_backward(dp, token.probabilities);
@@ -295,6 +302,12 @@ Matrix logits_backward(const Mixture& mixture, const std::vector<ExactToken>& to
 
 }  // namespace
 
+std::vector<Cause> Mixture::mistakes() const {
+  std::vector<Cause> all = {Cause::mask_forgotten, Cause::relus_forgotten};
+  if (rule_.aux_weight != 0) all.insert(all.end(), {Cause::balance_forgotten, Cause::balance_n_times});
+  return all;
+}
+
 /// Token by token from the definitions, in exact arithmetic. Shares no code with routers and engines.
 Solution Mixture::solve_with(Cause mistake, const ExactProblem& problem, Communicator& group) const {
   const Matrix x(problem.input), dout(problem.output_grad), router(problem.weights.at(router_name()));
@@ -311,7 +324,10 @@ Solution Mixture::solve_with(Cause mistake, const ExactProblem& problem, Communi
     const Matrix answer = rows_of(answers.y, {i, i + 1}).transposed();
     dgates.at(token, rank) = product(rows_of(dout, {token, token + 1}), answer).at(0, 0);
   }
-  const Matrix dlogits = logits_backward(*this, tokens, dgates);
+  const double balances = mistake == Cause::balance_forgotten ? 0
+                          : mistake == Cause::balance_n_times ? group.num_devices()
+                                                              : 1;
+  const Matrix dlogits = logits_backward(*this, tokens, dgates, balances, problem.counted);
   results[router_name()] = product(x.transposed(), dlogits).as_floats();
 
   const Matrix through_router = product(dlogits, router.transposed()), back = slots.tokens.transposed();
