@@ -199,7 +199,7 @@ def worst(given, want):
         return float("inf"), f"names differ: {sorted(given.keys() ^ want.keys())[:4]}"
     differences = {name: ((given[name].double() - want[name]).abs().max() / want[name].abs().max()).item()
                    for name in want}
-    name = max(differences, key=lambda n: differences[n])
+    name = max(differences, key=lambda n: (differences[n] != differences[n], differences[n]))  # a NaN is the largest
     return differences[name], name
 
 

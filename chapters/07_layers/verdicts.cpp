@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 
 #include "engine/proof/compare.hpp"
 #include "engine/weights/checkpoint.hpp"
@@ -56,12 +57,14 @@ Finding find(const LayerCase& layer, const Claim& claim, const Results& expected
   const std::map<std::string, Placed> results = placed_results(*cut, layer);
   const Traffic sent = ledger().traffic();
   Finding finding;
+  bool is_equal = true;
   for (const auto& [name, wanted] : expected) {
     const auto found = results.find(name);
     if (found == results.end())
       throw Error(Code::differs, "{}, {}: {}: expected, given none", layer.name, claim.axis, name);
     const Comparison c = compare(name, found->second, wanted);
     finding.relative = std::max(finding.relative, c.relative);
+    is_equal = is_equal && c.is_equal();
     if (finding.difference.empty()) finding.difference = c.first_difference;
   }
   const std::vector<Index> differences =
@@ -72,11 +75,11 @@ Finding find(const LayerCase& layer, const Claim& claim, const Results& expected
     finding.bytes = gather_figure(group, "bytes", sent.bytes, form.bytes);
     finding.messages = gather_figure(group, "messages", sent.messages, form.messages);
   }
-  const bool is_equal = finding.relative == 0;
+  const bool all_equal = std::ranges::min(group.exchange("equal", is_equal ? 1 : 0)) == 1;
   const bool needs_others = group.num_devices() > 1;
   finding.is_as_claimed = claim.verdict == Verdict::differs
-                              ? !is_equal || !needs_others
-                              : is_equal && finding.bytes.is_met() && finding.messages.is_met();
+                              ? std::isfinite(finding.relative) && (!all_equal || !needs_others)
+                              : all_equal && finding.bytes.is_met() && finding.messages.is_met();
   return finding;
 }
 

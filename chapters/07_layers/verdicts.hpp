@@ -18,7 +18,7 @@ Results results_of(const LayerCase& layer, Communicator& alone, Arithmetic arith
 
 /// The result of testing a claim; the same on all devices.
 struct Finding {
-  double relative = 0;     ///< largest difference, relative to the largest element of the tensor
+  double relative = 0;     ///< largest difference, relative to the largest element; infinite if no number
   std::string difference;  ///< the first one, of the first device that has one
   Figure bytes, messages;  ///< sent
   bool is_as_claimed = false;

@@ -5,6 +5,7 @@ import contextlib
 import csv
 import dataclasses
 import io
+import itertools
 import json
 import os
 import re
@@ -420,8 +421,13 @@ class Judged(Folder):
             self.assertEqual(any(s.endswith(text) for s in said), wrong != "", said)
 
     def test_no_number(self):
-        self.change(0, "output", np.full_like(self.parts[0]["output"][0], np.nan))
-        self.assertIn("output on device 0", self.judged().results[0])
+        for device, name, value in itertools.product(range(3), self.asked.expected, (np.nan, np.inf, -np.inf)):
+            values, begin = self.parts[device][name]
+            wrong = values.copy()
+            wrong.flat[-1] = value
+            self.change(device, name, wrong)
+            self.assertRegex("\n".join(self.judged().results), rf"^{name} on device {device} at .* not finite")
+            self.parts[device][name] = values, begin
 
     def test_parts_that_are_missing(self):
         del self.parts[1]["layer_0/weights"]

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "engine/basics/larger.hpp"
 #include "engine/workloads/random.hpp"
 #include "tests/equivalence/layer_claims.hpp"
 
@@ -71,8 +72,8 @@ double worst_difference(LayerCase& layer, HostTensor& of, const HostTensor& grad
     of.values[i] = value - step;
     const double slope = (above - objective(layer, alone)) / (2 * double{step});
     of.values[i] = value;
-    worst = std::max(worst, std::abs(slope - double{gradient.values[i]}));
-    largest = std::max(largest, std::abs(double{gradient.values[i]}));
+    worst = larger(worst, std::abs(slope - double{gradient.values[i]}));
+    largest = larger(largest, std::abs(double{gradient.values[i]}));
   }
   return worst / largest;
 }
@@ -276,8 +277,8 @@ TEST_CASE("layers: whole layers compute their definitions, in float64") {
     REQUIRE(given.size() == expected.size());
     for (std::size_t i = 0; i < given.size(); ++i)
       for (std::size_t j = 0; j < given[i].size(); ++j) {
-        worst = std::max(worst, std::abs(given[i][j] - expected[i][j]));
-        largest = std::max(largest, std::abs(expected[i][j]));
+        worst = larger(worst, std::abs(given[i][j] - expected[i][j]));
+        largest = larger(largest, std::abs(expected[i][j]));
       }
     CHECK(worst <= rounding_bound * largest);
   }

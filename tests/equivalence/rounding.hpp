@@ -15,6 +15,7 @@
 #include <map>
 #include <string>
 
+#include "engine/basics/larger.hpp"
 #include "engine/basics/ranges.hpp"
 #include "engine/workloads/random.hpp"
 #include "engine/workloads/workload.hpp"
@@ -32,9 +33,9 @@ struct Bounded {
     double worst = 0;
     for (const auto& [name, bound] : bounds) {
       double largest = 0, most = 0;
-      for (float x : values.at(name).values) largest = std::max(largest, double{std::abs(x)});
-      for (float x : bound.values) most = std::max(most, double{x});
-      if (most > 0) worst = std::max(worst, most / largest);
+      for (float x : values.at(name).values) largest = larger(largest, std::abs(x));
+      for (float x : bound.values) most = larger(most, std::abs(x));
+      if (most != 0) worst = larger(worst, most / largest);
     }
     return worst;
   }
@@ -79,13 +80,12 @@ Bounded with_bounds(const Tensors& given, Index longest_sum, const Compute& comp
   return all;
 }
 
-/// The largest difference in units of its bound; more than 1 is an error.
+/// The largest difference in units of its bound; more than 1 is an error, and so is NaN.
 inline double worst_in_bounds(const HostTensor& given, const HostTensor& expected, const HostTensor& bound) {
   double worst = 0;
   for (std::size_t i = 0; i < expected.values.size(); ++i) {
     const double difference = std::abs(double{given.values.at(i)} - expected.values[i]);
-    if (difference > 0) worst = std::max(worst, difference / bound.values[i]);
-    if (!std::isfinite(given.values[i])) worst = INFINITY;
+    if (difference != 0) worst = larger(worst, difference / bound.values[i]);
   }
   return worst;
 }

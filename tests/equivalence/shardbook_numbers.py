@@ -70,7 +70,7 @@ def unit_of(values):
 def require_exact(precision, magnitude, unit):
     """In an exact problem, a sum must be exact in float32 in any order. Its addends are multiples of `unit`, a power
     of two, and their absolute values add up to `magnitude`."""
-    if precision.is_exact and np.max(magnitude, initial=0) > 2**24 * unit:
+    if precision.is_exact and not np.max(magnitude, initial=0) <= 2**24 * unit:
         raise Undecided("a sum that float32 does not hold exactly")
 
 

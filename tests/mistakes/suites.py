@@ -4,6 +4,7 @@ A chapter's suites are a run of `train` (exact mode, the closed forms and the lo
 notices nothing, its equivalence suite. For other parts, the mistake names the tests.
 Two more figures follow: what a comparison of loss curves alone would notice, and what a test on two devices would."""
 import json
+import math
 import os
 import re
 import tempfile
@@ -229,7 +230,7 @@ def sentence(said):
 def farthest(losses, right):
     """The largest relative difference of two loss curves."""
     pairs = list(zip(losses, right))
-    return max((abs(a - b) / abs(b) if a == a else float("inf") for a, b in pairs), default=float("inf"))
+    return max((abs(a - b) / abs(b) if math.isfinite(a - b) else math.inf for a, b in pairs), default=math.inf)
 
 
 def difference(given, right):
@@ -239,7 +240,7 @@ def difference(given, right):
     for name, values in right.items():
         if len(given.get(name, ())) != len(values):
             return name
-        largest = max(map(abs, values)) or 1.0
+        largest = max(map(abs, values)) or 1.0  # NaN if the first one is; then nothing is near
         if not all(abs(a - b) <= SAME * largest for a, b in zip(given[name], values)):
             return name
     return ""

@@ -6,6 +6,8 @@
 #include <bit>
 #include <cmath>
 
+#include "engine/basics/larger.hpp"
+
 namespace shard::exact {
 
 namespace {
@@ -70,7 +72,7 @@ namespace {
 
 double largest(const Matrix& m) {
   double most = 0;
-  for (double value : m.values) most = std::max(most, std::abs(value));
+  for (double value : m.values) most = larger(most, std::abs(value));
   return most;
 }
 
@@ -95,7 +97,7 @@ void ExactProducts::product(Operand a, Operand b, const Tensor&, bool) {
   for (std::size_t i = 0; i < of_a.size(); ++i) {
     const Matrix &left = of_a[i], &right = of_b[i];
     const double bound = static_cast<double>(left.columns) * largest(left) * largest(right);
-    if (bound > largest_exact * unit_of(left) * unit_of(right)) exact::product(left, right);
+    if (!(bound <= largest_exact * unit_of(left) * unit_of(right))) exact::product(left, right);
   }
 }
 

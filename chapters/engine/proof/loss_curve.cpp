@@ -32,21 +32,22 @@ CurveComparison compare_curves(const LossCurve& run, const LossCurve& reference,
   Index most_changed = 1;
   const std::size_t steps = std::min({run.losses.size(), reference.losses.size(), moved.losses.size()});
   for (std::size_t step = 0; step < steps; ++step) {
-    const double expected = reference.losses[step];
+    const double expected = reference.losses[step], given = run.losses[step];
     largest_move = std::max(largest_move, std::abs(moved.losses[step] - expected));
     most_changed = std::max(most_changed, changed_choices(moved, reference, step));
     const Index changed = changed_choices(run, reference, step);
     const double allowed = standard_deviations * (rounding * std::abs(expected) + largest_move);
     const bool is_known = std::isfinite(moved.losses[step]) && allowed < too_much * std::abs(expected);
-    if (!is_known || (changed > 0 && changed <= most_changed)) break;
-    const double difference = std::abs(run.losses[step] - expected);
+    const double difference = std::abs(given - expected);
+    const bool is_number = std::isfinite(difference);
+    if (is_number && (!is_known || (changed > 0 && changed <= most_changed))) break;
     result.steps = static_cast<Index>(step) + 1;
-    result.largest = std::max(result.largest, difference / std::abs(expected));
+    if (is_number) result.largest = std::max(result.largest, difference / std::abs(expected));
     result.allowed = std::max(result.allowed, allowed / std::abs(expected));
-    if (difference <= allowed && changed == 0) continue;
+    if (is_number && difference <= allowed && changed == 0) continue;
     result.wrong_step = static_cast<Index>(step) + 1;
     result.expected = expected;
-    result.given = run.losses[step];
+    result.given = given;
     result.allowed_then = allowed;
     break;
   }

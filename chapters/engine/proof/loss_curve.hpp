@@ -42,7 +42,8 @@ double rounding_of_sum(Index products);
 /// In step t, |loss − reference| may be 4 (rounding reference + m), where m is the largest difference between
 /// `moved` and `reference` up to step t. The comparison ends before the step in which this bound is 1 % of
 /// the reference. It also ends before a step in which rounding may have changed choices: one, or at most as many
-/// as in a step of `moved` so far. From then on the networks differ. More changed choices are a difference.
+/// as in a step of `moved` so far. From then on the networks differ. More changed choices are a difference, and so
+/// is a loss that is not finite, of the run or of the reference.
 CurveComparison compare_curves(const LossCurve& run, const LossCurve& reference, const LossCurve& moved,
                                double rounding);
 
