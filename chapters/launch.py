@@ -219,6 +219,7 @@ def settle_launcher(stack, devices, kind, is_here):
                            OMPI_MCA_btl_sm_single_copy_mechanism="none")
     folder, lock = stack.enter_context(job_folder())
     environment["SHARDBOOK_RECORDS"] = str(folder)
+    environment.setdefault("HOME", str(folder))  # Open MPI crashes where neither this nor the user's entry names one
     if not is_here:
         return folder, [lock]
     # Jobs that start at the same time would race for the launcher's own folder.

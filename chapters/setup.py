@@ -153,7 +153,8 @@ def without_number(folder):
     return re.sub(r"^\d\d_", "", folder)
 
 def find_chapter(name):
-    """The folder of the chapter called "03", "03_tensor_parallel" or "tensor_parallel"; or None."""
+    """The folder of the chapter called "3", "03", "03_tensor_parallel" or "tensor_parallel"; or None."""
+    name = name.zfill(2) if re.fullmatch("[0-9]", name) else name
     found = [folder for folder in chapters()
              if name in (folder, without_number(folder), *re.findall(r"^\d\d", folder))]
     if len(found) > 1 and name not in found:

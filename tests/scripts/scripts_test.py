@@ -220,6 +220,32 @@ class Launching(Scripts):
         (self.scratch / name).write_text(text)
         return "--host-file", self.scratch / name
 
+    def test_words_for_a_chapter(self):
+        """A number without its zero, a strategy's name, and what else one types first; a near word is a question."""
+        for words, code, said in ((("3", "-n", "2", "owns"), 0, "column-row, 2 layers"),
+                                  (("tp", "-n", "2", "owns"), 0, "column-row, 2 layers"),
+                                  (("fsdp", "-n", "2", "train", "--steps", "2"), 0, "06 fully sharded, zero3"),
+                                  (("help",), 0, "--host-file FILE"), (("list",), 0, "03_tensor_parallel\n"),
+                                  (("strategies",), 0, "ddp, dp, data, all-reduce: 02 --variant all-reduce\n"),
+                                  (("lst",), 64, "given lst: list?\n"), (("8", "--nonsense"), 64, "08_decoder"),
+                                  (("tensor-paralel", "train"), 64, "given tensor-paralel: tensor_parallel?\n"),
+                                  (("train",), 64, "given train\n"), (("xyzzy",), 64, "given xyzzy\n")):
+            with self.subTest(words=words):
+                given, out, err = self.run_script("chapters/run", *words, PROGRAMS=str(build / "emu"))
+                self.assertEqual((given, bool(err)), (code, code != 0), err)
+                self.assertIn(said, out + err)
+
+    @unittest.skipUnless(os.geteuid() == 0, "another user is needed")
+    def test_a_user_without_a_name_and_without_home(self):
+        """Services and containers start programs so, and Open MPI's launcher and library crash."""
+        self.scratch.chmod(0o755)
+        user = ["setpriv", "--reuid", "54321", "--regid", "54321", "--clear-groups", "env", "-u", "HOME", "TMPDIR=/tmp"]
+        program = [build / "emu/03_tensor_parallel", "train", "--steps", "2"]
+        for command in ([self.project / "chapters/on_devices", "2", *program], program):
+            job = subprocess.run([*user, *command], capture_output=True, text=True, timeout=60)
+            self.assertEqual((job.returncode, job.stderr), (0, ""))
+            self.assertIn("step     2", job.stdout)
+
     def test_standard_input_is_left_to_who_calls(self):
         """A loop over lines runs once for each, whatever it starts, unless that reads its input."""
         self.make_cache("SHARDBOOK_TESTS:BOOL=ON\n")

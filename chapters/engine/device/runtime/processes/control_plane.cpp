@@ -123,6 +123,7 @@ ControlPlane::~ControlPlane() = default;
 
 void ControlPlane::start(int& argc, char**& argv) {
   peers_->own_folder.make();
+  ::setenv("HOME", "/", 0);  // Open MPI crashes where neither this nor the user's entry names a folder
   MPI_Init(&argc, &argv);
   MPI_Comm_dup(MPI_COMM_WORLD, &peers_->comm);
   MPI_Comm_rank(peers_->comm, &id_);
