@@ -9,6 +9,8 @@ from setup import fail, run, say
 from watch import Records, Watch, lost_device, what_others_did
 
 most_devices = 4096
+# Settings of the user's that the launcher reads; what is set below comes later.
+set_by_user = sorted(name for name in os.environ if re.match("(OMPI|PMIX|PRTE)_MCA_", name))
 # Where all devices are on this host, a search for networks and cards takes half of a short job's time.
 on_this_host = {"OMPI_MCA_pml": "ob1", "HWLOC_COMPONENTS": "-linuxio",
                 "HWLOC_PLUGINS_BLACKLIST": "hwloc_pci.so,hwloc_opencl.so,hwloc_gl.so"}
@@ -130,7 +132,7 @@ def end_of_job(watch, code, interrupted, launched_by):
         given = text.take_first_words() or (
             f"a launcher that ended by {signal.Signals(-code).name}" if code < 0 else f"code {code}, and no reason")
         code = 65 if "hostfile" in given else 69
-        lines = [f"{launched_by}: expected devices to start, given: {given}"]
+        lines = [f"{launched_by}: expected devices to start, given: {given}{what_can_be_changed()}"]
     else:
         lost, lines = lost_device(records, watch.lost, text.about_processes, code, watch.launcher)
         code = 83 if lines else code
@@ -140,6 +142,13 @@ def end_of_job(watch, code, interrupted, launched_by):
     if lines:
         say("error: " + "\n".join(lines))
     return code, words or "\n".join(lines), lost
+
+def what_can_be_changed():
+    """What the user has set that a launcher may fail at: its words name none of it."""
+    size, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
+    found = [f"{name}={os.environ.get(name)}" for name in set_by_user]
+    found += [f"a limit of file size of {size} bytes (ulimit -f)"] if size != resource.RLIM_INFINITY else []
+    return f" (set here: {', '.join(found)})" if found else ""
 
 def ends_with_this_script():
     """The launcher is told to end when this script is killed, and does not begin when it was killed before
@@ -229,6 +238,10 @@ def settle_launcher(stack, devices, kind, is_here):
         if shutil.disk_usage("/dev/shm").free > devices * 5 << 20:  # a segment each, of 4 MiB and more
             shared, lock_of_shared = stack.enter_context(job_folder("/dev/shm"))
             locks.append(lock_of_shared)
+    needed = 4 + (5 * devices if shared is folder else 0)
+    if (free := shutil.disk_usage(folder).free >> 20) < needed:  # the launcher would wait for ever
+        fail(69, f"{folder.parent}: expected {needed} MiB or more for temporary files of {devices} devices, given {free} "
+                 f"MiB (TMPDIR names another folder{', or give /dev/shm room' if shared is folder else ''})")
     environment.update(OMPI_MCA_btl_vader_backing_directory=str(shared),
                        OMPI_MCA_btl_sm_backing_directory=str(shared))
     if kind == "new":  # 5.0 complains of networks that it does not need

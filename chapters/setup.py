@@ -62,7 +62,12 @@ def main(script, help=""):
     except BrokenPipeError:  # the reader of standard output has gone, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         sys.exit(128 + signal.SIGPIPE)
-    except OSError as error:
+    except (OSError, RuntimeError) as error:
+        if isinstance(error, BlockingIOError) or "start new thread" in str(error):
+            fail(69, "processes: expected room for another one, given a limit that is reached (ulimit -u, or the "
+                     "container's)")
+        if isinstance(error, RuntimeError):
+            raise
         fail(65, f"{error.filename or 'standard output'}: {error.strerror}")
 
 def run(command, seconds=None, each_time=None, at_signal=None, **options):

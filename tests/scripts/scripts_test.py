@@ -385,7 +385,7 @@ class Launching(Scripts):
         version = subprocess.run(["mpirun", "--version"], capture_output=True, text=True).stdout
         if ") 4." in version:  # 5 has no such setting
             rows.append(("OMPI_MCA_plm", "nonsense",
-                         starts + r"A requested component was not found, or was unable to be opened\.$"))
+                         starts + r"A requested component was not found, .* opened\. \(set here: OMPI_MCA_plm=nonsense\)$"))
         for name, value, words in rows:
             self.refused(69, words, *self.train, **{name: value})
         for limit, words in (("-n 40", "limit of open files: expected 68 or more for 2 devices, given 40"),
@@ -395,6 +395,25 @@ class Launching(Scripts):
             job = subprocess.run(limited, capture_output=True, text=True, timeout=60)
             self.assertEqual(job.returncode, 69)
             self.assertRegex(job.stderr, f"^error: {words}.*\n$")
+
+    @unittest.skipUnless(os.geteuid() == 0, "another user and file systems are needed")
+    def test_what_this_machine_has_no_room_for(self):
+        """Where the launcher would wait for ever, or name no cause."""
+        words = f"'{self.project}/chapters/on_devices' 4 '{build}/emu/03_tensor_parallel' owns"
+        self.scratch.chmod(0o755)
+        small, here = "mount -t tmpfs -o size={} none {}", self.scratch / "elsewhere"
+        for limit, said in (
+                (f"{small.format('1m', here)}; TMPDIR='{here}'",
+                 r"elsewhere: expected 4 MiB or more for .* given 1 MiB .*TMPDIR"),
+                (f"{small.format('1m', '/dev/shm')}; {small.format('9m', here)}; TMPDIR='{here}'",
+                 r"elsewhere: expected 24 MiB or more for temporary files of 4 devices.*/dev/shm"),
+                ("ulimit -f 1;", r"start, given: .* \(set here: a limit of file size of 1024 bytes \(ulimit -f\)\)"),
+                ("ulimit -u 2; exec setpriv --reuid 54321 --regid 54321 --clear-groups",
+                 r"processes: expected room for another one.*ulimit -u")):
+            script = f"{limit} {words}".replace(f"none {here}", f"none '{here}'")
+            job = subprocess.run(["unshare", "--mount", "bash", "-c", script], capture_output=True, text=True, timeout=60)
+            self.assertEqual(job.returncode, 69, f"{limit}: {job.stderr}")
+            self.assertRegex(job.stderr, f"^error: .*{said}.*\n$")
 
     def test_a_soft_limit_of_open_files(self):
         """The script raises the limit to what the launcher needs, which would otherwise wait for ever."""
