@@ -1,7 +1,7 @@
 /// Chapter 00 in one main: all scenes, on 1 to 8 devices. It needs neither a command line nor engines, so
 /// ./chapters/run builds it first.
 ///
-///     cmake --build build --target 00_collectives.main && mpirun -n 4 build/mains/00_collectives
+///     cmake --build build --target 00_collectives.main && mpirun --oversubscribe -n 4 build/mains/00_collectives
 
 #include "pictures.hpp"
 
