@@ -212,8 +212,8 @@ def settle_launcher(stack, devices, kind, is_here):
     of the devices' records, and the locks of both."""
     environment = os.environ
     environment["OPENBLAS_NUM_THREADS"] = "1"  # one device is one core's worth
-    if sys.stdout.isatty():  # a device cannot tell
-        environment["SHARDBOOK_TERMINAL"] = "1"
+    if sys.stdout.isatty():  # a device cannot tell, nor how many columns there are
+        environment["SHARDBOOK_TERMINAL"] = str(shutil.get_terminal_size().columns)
     for name, value in (on_this_host if is_here else on_several_hosts).items():
         environment.setdefault(name, value)
     for name, value in everywhere.items():

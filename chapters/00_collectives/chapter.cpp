@@ -22,8 +22,8 @@ int parse_and_play(Communicator& group, const std::vector<std::string>& words) {
   const bool goes_on = parse_options(
       group, "00_collectives", words,
       "Chapter 00 of shardbook: every collective, drawn on 1 to 8 devices, and what each device sends",
-      {{"--only", wrapped(fmt::format("One scene instead of all: {}", fmt::join(scenes, ", ")), 66), "NAME",
-        scenes, &only},
+      {{"--only", fmt::format("One scene instead of all: {}", fmt::join(scenes, ", ")), "NAME", scenes,
+        &only},
        {"--mistake", fmt::format("A mistake on purpose: {}", fmt::join(planned, ", ")), "NAME", planned,
         &mistake},
        {"--report", "Also write the figures to this JSON file", "FILE", {}, &report}},

@@ -3,13 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <sstream>
 
 namespace shard::primer {
-
-int width_of(const std::string& text) {
-  return static_cast<int>(std::ranges::count_if(text, [](unsigned char c) { return (c & 0xC0) != 0x80; }));
-}
 
 std::string padded(const std::string& text, int width) {
   return text + std::string(static_cast<std::size_t>(std::max(0, width - width_of(text))), ' ');
@@ -19,19 +14,6 @@ std::string repeated(const std::string& text, int times) {
   std::string all;
   for (int i = 0; i < times; ++i) all += text;
   return all;
-}
-
-std::string wrapped(const std::string& sentences, int width) {
-  std::string text;
-  int column = 0;
-  std::istringstream words(sentences);
-  for (std::string word; words >> word;) {
-    const bool fits = column + 1 + width_of(word) <= width;
-    if (column > 0) text += fits ? " " : "\n";
-    column = column > 0 && fits ? column + 1 + width_of(word) : width_of(word);
-    text += word;
-  }
-  return text;
 }
 
 Lines split_lines(const std::string& text) {
@@ -118,7 +100,9 @@ std::string draw(std::vector<Row> rows, int devices) {
         width = std::max(width, widest_of(cell) + (row.is_boxed ? frame : 0));
     return width;
   };
-  auto how_many_fit = [](int width) { return std::max(1, (page_width - label_width + gap) / (width + gap)); };
+  auto how_many_fit = [](int width) {
+    return std::max(1, (drawing_columns() - label_width + gap) / (width + gap));
+  };
   const bool has_boxes = how_many_fit(widest(4)) >= devices || how_many_fit(widest(0)) < devices;
   const int width = widest(has_boxes ? 4 : 0);
   for (Row& row : rows)

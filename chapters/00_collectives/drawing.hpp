@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/basics/terminal.hpp"
 #include "engine/device/device.hpp"
 
 namespace shard::primer {
@@ -22,16 +23,11 @@ struct Row {
   bool is_boxed = false;
 };
 
-inline constexpr int page_width = 100;
 inline constexpr int label_width = 12;
 inline constexpr int gap = 2;
 
-/// Columns that a text takes on the screen: bytes that begin a character in UTF-8.
-int width_of(const std::string& text);
 std::string padded(const std::string& text, int width);
 std::string repeated(const std::string& text, int times);
-/// The words in lines of at most that width.
-std::string wrapped(const std::string& sentences, int width = page_width);
 Lines split_lines(const std::string& text);
 
 /// One number: "07", or "·7··".

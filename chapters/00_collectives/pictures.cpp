@@ -38,12 +38,14 @@ void print_legend(const Communicator& group) {
   fmt::print("Chapter 00, collectives, on {} device{}\n{}\n\n", n,
              n == 1 ? " (mpirun --oversubscribe -n 4 for more)" : "s",
              wrapped("A column is a device: a process with its own memory. A box is a tensor in it, (rows, "
-                     "columns) of float32, 4 bytes each. Numbers tell where they come from:"));
+                     "columns) of float32, 4 bytes each. Numbers tell where they come from:",
+                     drawing_columns()));
   fmt::print("    {:12}device {}'s number 0\n", fmt::format("{}0", last), last);
   fmt::print("    {}device {}'s addend of a sum, a digit for each device\n", padded(one_addend, 12), last);
   fmt::print("    {:<12}the sum of all addends\n\n", sum_of_addends(0, n, n));
   fmt::print("{}\n\n", wrapped("Below each picture: what every device sent, as its ledger measured it, and "
-                               "what a closed form, a formula derived by hand, says that it sends."));
+                               "what a closed form, a formula derived by hand, says that it sends.",
+                               drawing_columns()));
 }
 
 /// One line a scene: what all devices together sent.

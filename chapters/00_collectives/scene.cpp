@@ -64,9 +64,11 @@ void Scene::sends(const std::string& form, const Traffic& traffic) {
 
 Outcome Scene::ends() {
   if (group_.device_id() != 0) return outcome_;
-  fmt::print("──── {} {}\n{}\n{}\n\n", outcome_.name, repeated("─", page_width - 6 - width_of(outcome_.name)),
-             call_, wrapped(sentences_));
-  fmt::print("{}{:{}}{}\n", draw(rows_, group_.num_devices()), "", label_width, form_);
+  fmt::print("──── {} {}\n{}\n{}\n\n", outcome_.name,
+             repeated("─", drawing_columns() - 6 - width_of(outcome_.name)), for_reader(call_),
+             wrapped(sentences_, drawing_columns()));
+  fmt::print("{}{}\n", draw(rows_, group_.num_devices()),
+             for_reader(fmt::format("{:{}}{}", "", label_width, form_)));
   for (const std::string& mistake : mistakes_) fmt::print("DIFFERS     {}\n", mistake);
   fmt::print("{}\n", outcome_.is_right
                          ? "ok          every value is right, every figure is the closed form's\n"

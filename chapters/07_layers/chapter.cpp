@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "engine/basics/printable.hpp"
+#include "engine/basics/terminal.hpp"
 #include "engine/program/command_line.hpp"
 #include "engine/program/registry.hpp"
 #include "verdicts.hpp"
@@ -14,9 +15,19 @@ namespace shard::layer_cuts {
 
 namespace {
 
+/// Whether the table is too wide. Then a layer has a line of its own, and the last two columns are left out.
+bool is_narrow() {
+  return output_columns(125) < 125;
+}
+
 void print_head() {
+  if (is_narrow()) return fmt::print("layer, and how it is cut {:>55}\n", "bytes sent, or how far off");
   fmt::print("{:24} {:16} {:6} {:44} {:>10}   {:9} {}\n", "layer", "cut along", "",
              "what it sends, or leaves out", "bytes sent", "differs", "shown at");
+}
+
+bool is_form(const Finding& finding) {
+  return finding.bytes.is_met() && finding.messages.is_met();
 }
 
 void print_row(const std::string& layer, const Claim& claim, const Finding& finding) {
@@ -25,28 +36,37 @@ void print_row(const std::string& layer, const Claim& claim, const Finding& find
                                                           : "naive";
   const std::string path = to_string(claim.shown_at);
   const bool has_form = claim.verdict != Verdict::differs;
-  fmt::print("{:24} {:16} {:6} {:44} {:>10} {} {:<9.2g} {}{}\n", layer, claim.axis, verdict, claim.price,
-             has_form ? with_commas(finding.bytes.largest()) : "–",
-             !has_form                                             ? ' '
-             : finding.bytes.is_met() && finding.messages.is_met() ? '='
-                                                                   : '!',
-             finding.relative, path.substr(path.rfind('/') + 1),
-             finding.is_as_claimed ? "" : "   NOT AS CLAIMED");
+  if (is_narrow()) {
+    const std::string result =
+        has_form ? fmt::format("{} {}", with_commas(finding.bytes.largest()), is_form(finding) ? '=' : '!')
+                 : fmt::format("off by {:.2g}", finding.relative);
+    const int room = 56 - width_of(claim.price);
+    fmt::print("{}  {:15} {:5} {}{:>{}}{}\n", layer.empty() ? "" : layer + '\n', claim.axis, verdict,
+               claim.price, result, room, finding.is_as_claimed ? "" : "\n    NOT AS CLAIMED");
+  } else
+    fmt::print("{:24} {:16} {:6} {:44} {:>10} {} {:<9.2g} {}{}\n", layer, claim.axis, verdict, claim.price,
+               has_form ? with_commas(finding.bytes.largest()) : "–",
+               !has_form          ? ' '
+               : is_form(finding) ? '='
+                                  : '!',
+               finding.relative, path.substr(path.rfind('/') + 1),
+               finding.is_as_claimed ? "" : "   NOT AS CLAIMED");
   if (!finding.is_as_claimed && has_form && !finding.difference.empty())
     fmt::print("    {}\n", finding.difference);
 }
 
 void print_foot(int devices, bool is_right) {
-  fmt::print(
-      "\nOn {} device{}.\n"
-      "free: forward and backward send nothing; the gradients of weights are summed, where they are sums.\n"
-      "exact: with what is sent, all results are the whole layer's, bit for bit.\n"
-      "naive: a cut that people try, and what it leaves out.\n"
+  const std::string notes[] = {
+      "free: forward and backward send nothing; the gradients of weights are summed, where they are sums.",
+      "exact: with what is sent, all results are the whole layer's, bit for bit.",
+      "naive: a cut that people try, and what it leaves out.",
       "Bytes sent are those of the device that sends most, forward and backward. \"=\": the bytes and "
-      "messages\n"
-      "of each device are the closed form's. differs: the largest difference of the output or a gradient,\n"
-      "relative to the tensor's largest element.\n",
-      devices, devices == 1 ? "" : "s");
+      "messages of each "
+      "device are the closed form's. differs: the largest difference of the output or a gradient, relative "
+      "to the "
+      "tensor's largest element."};
+  fmt::print("\nOn {} device{}.\n", devices, devices == 1 ? "" : "s");
+  for (const std::string& note : notes) fmt::print("{}\n", wrapped(note, drawing_columns()));
   if (devices == 1) fmt::print("On one device nothing is cut: run it with -n 4.\n");
   if (!is_right) fmt::print("something above is not as it is claimed\n");
 }

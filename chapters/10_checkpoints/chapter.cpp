@@ -80,7 +80,7 @@ int carry_out(const Communicator& group, const std::vector<std::string>& given) 
     return map(group, options);
   }
   if (given.empty() || (!options.empty() && (options[0] == "--help" || options[0] == "-h"))) {
-    fmt::print("{}", help);
+    fmt::print("{}", help_text(help));
     return 0;
   }
   if (!options.empty()) refuse_word(options[0]);

@@ -149,13 +149,13 @@ void print_picture(const MadeMap& shown, const Network& network, const ModuleSiz
   for (const auto& [place, unused] : held)
     if (std::ranges::find(places, place) == places.end()) places.push_back(place);
   std::ranges::sort(places, is_before);
-  fmt::print("{:<5} {:>18} {:>18} {:>18} {:>18}\n", "place", "bytes", "kept free", "share", "memory");
+  fmt::print("{:<5} {:>17} {:>17} {:>17} {:>17}\n", "place", "bytes", "kept free", "share", "memory");
   for (const std::string& place : places) {
     const auto kept = shown.filled.kept_free.find(place);
     const std::optional<Index> free =
         kept == shown.filled.kept_free.end() ? std::nullopt : std::optional(kept->second);
     const std::optional<Index> memory = bytes_at(shown.memory, place);
-    fmt::print("{:<5} {:>18} {:>18} {:>18} {:>18}  [{}]\n", place, with_commas(held[place]),
+    fmt::print("{:<5} {:>17} {:>17} {:>17} {:>17}\n    [{}]\n", place, with_commas(held[place]),
                shown_bytes(free), shown_bytes(bytes_at(shown.shares, place)), shown_bytes(memory),
                bar(held[place], free.value_or(0), memory.value_or(sizes.total())));
     print_modules(shown.filled.map, place);

@@ -11,11 +11,14 @@ SIZES = {"B": 72, "T": 72, "D": 48, "F": 96, "Hd": 64}  # of a letter, as drawn
 
 def shape_of(above, name):
     """Shape and each device's part of a parameter, from the output of `owns` on the page."""
-    row = re.findall(rf"^{re.escape(name)} +\((\d+),(?: (\d+))?\) +(.*)$", above, re.MULTILINE)
+    row_of = re.compile(rf"^{re.escape(name)} +\((\d+),(?: (\d+))?\) +(\S+) +(.*)$", re.MULTILINE)
+    row = next(filter(None, map(row_of.findall, reversed(above.split("```")))), None)
     if not row:
         raise ValueError(f"expected a parameter of the output of owns above the picture, given {name}")
-    rows, columns, parts = row[-1]
-    return int(rows), int(columns or 0), re.findall(r"–|whole|\w+ \d+-\d+|\(\d+-\d+, \d+-\d+\)", parts)
+    rows, columns, cut, _ = row[0]
+    of_devices = " ".join(line[3] for line in row)  # that have no room beside the others stand below them
+    parts = re.findall(r"–|whole|\(\d+-\d+, \d+-\d+\)|(?:[a-z]+ )?\d+-\d+", of_devices)
+    return int(rows), int(columns or 0), [re.sub(r"^(?=\d)", f"{cut} ", part) for part in parts]
 
 
 def ranges(part, height, width):
@@ -103,7 +106,7 @@ def picture(above, *words):
 def owned(above):
     """The parameters that the output of `owns` names, each cut as it says."""
     output = last_block(above)
-    names = [name for name in re.findall(r"^(\S+) +\(\d+,", output, re.MULTILINE)]
+    names = dict.fromkeys(re.findall(r"^(\S+) +\(\d+,", output, re.MULTILINE))
     shapes = [(name, *shape_of(output, name)) for name in names]
     most = max(max(rows, columns) for _, rows, columns, _ in shapes)
     scale, (x, y), parts = 100 / most, (14, 22), []

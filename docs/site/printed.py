@@ -96,7 +96,7 @@ def schedule(above):
 def bars(above):
     """What the output of `costs` says that each variant holds, as one bar for each."""
     output = last_block(above)
-    numbers = re.findall(r"^(\S+)" + r" +([\d,.]+)" * 5 + " ", output, re.MULTILINE)
+    numbers = re.findall(r"^(\S+)" + r" +([\d,.]+)" * 5 + "$", output, re.MULTILINE)
     unit = re.search(r"^In (\w+)", output, re.MULTILINE)[1]
     rows = [(name, [float(n.replace(",", "")) for n in columns]) for name, *columns in numbers]
     names = ["parameters", "gradients", "the optimizer's state", "the rest at the fullest moment"]

@@ -75,7 +75,7 @@ TEST_CASE("a picture that does not fit loses its boxes, and then is cut into ban
   CHECK(has_boxes(bands));
   CHECK(lines_of(bands).size() == 9);  // two bands of two devices each, and a line between them
   for (const std::string& picture : {boxed, bare, bands})
-    for (const std::string& line : lines_of(picture)) CHECK(width_of(line) <= page_width);
+    for (const std::string& line : lines_of(picture)) CHECK(width_of(line) <= drawing_columns());
   CHECK(has_boxes(draw({row(1, 300)}, 1)));  // one device is drawn even if it is too wide
 }
 

@@ -2,12 +2,37 @@
 
 #include "engine/program/report.hpp"
 
+#include "engine/basics/terminal.hpp"
 #include "engine/program/commands.hpp"
 #include "tests/harness/catch.hpp"
 #include "tests/harness/devices.hpp"
 #include "tests/harness/text_file.hpp"
 
 namespace shard::testing {
+
+namespace {
+
+std::string whole_table(const Report& report) {
+  return table(report, 200, true);
+}
+
+}  // namespace
+
+TEST_CASE(
+    "a table leaves out what has no room, first what stands elsewhere, and times that nobody asked for") {
+  Report report;
+  report.chapter = "09";
+  report.variant = "a-variant-of-many-words";
+  report.losses = {1, 0.5};
+  report.bytes = report.messages = report.peak = {{1234567}, {1234567}};
+  report.along = {{"data", {{1234567}}, {{12}}}};
+  CHECK_THAT(table(report, 200, true), contains("09  a-v") && contains("ulp") && contains("ms/step"));
+  CHECK_THAT(table(report, 200, false), contains("09  a-v") && !contains("ms/step"));
+  CHECK_THAT(table(report, 86, false), !contains("09") && contains("ulp") && contains("messages"));
+  CHECK_THAT(table(report, 82, false), !contains("ulp") && contains("messages"));
+  CHECK_THAT(table(report, 77, false), !contains("messages") && contains("bytes held"));
+  for (const int width : {86, 82, 77, 65}) CHECK(width_of_lines(table(report, width, false)) <= width);
+}
 
 TEST_CASE("a table says of each figure whether it is its closed form's, and a report's file keeps that") {
   Report report;
@@ -16,19 +41,29 @@ TEST_CASE("a table says of each figure whether it is its closed form's, and a re
   report.messages = {{3, 2}};
   report.peak = {{8192, 1}, {8192, 1}};
   CHECK(report.is_good());
-  CHECK_THAT(table({report}), contains("12,288 =") && contains("3 –") && contains("8,192 ="));
-  CHECK_THAT(table_notes({report}), contains("has no closed form") && !contains("booked"));
+  CHECK_THAT(whole_table(report), contains("12,288 =") && contains("3 –") && contains("8,192 ="));
+  CHECK_THAT(table_notes({report}), contains("the variant has none") && !contains("booked"));
   TextFile file("");
   write_report(file.path(), report);
-  CHECK(table({read_report(file.path())}) == table({report}));
+  CHECK(whole_table(read_report(file.path())) == whole_table(report));
   report.messages.formula = {3, 2};
   report.messages.is_booked = true;
   report.peak.formula = {4096, 1};
   CHECK_FALSE(report.is_good());
-  CHECK_THAT(table({report}), contains("3 booked") && contains("8,192 not 4,096"));
-  CHECK_THAT(table_notes({report}), contains("books the closed form") && !contains("has no closed form"));
+  CHECK_THAT(whole_table(report), contains("3 booked") && contains("8,192 not 4,096"));
+  CHECK_THAT(table_notes({report}), contains("books the closed form") && !contains("the variant has none"));
   write_report(file.path(), report);
-  CHECK(table({read_report(file.path())}) == table({report}));
+  CHECK(whole_table(read_report(file.path())) == whole_table(report));
+}
+
+TEST_CASE("words are wrapped between them, and columns are as wide as their widest cell") {
+  CHECK(wrapped("one two  three", 7) == "one two\nthree");
+  CHECK(wrapped("one two three", 6, "> ") == "one\n> two\n> three");
+  CHECK(wrapped("unbreakable ü", 4) == "unbreakable\nü");
+  CHECK(width_of("– ü") == 3);
+  CHECK(text_table({{"", "sent"}, {"a", "1 –"}, {"bcd", "12,345 ="}}) ==
+        "         sent\na         1 –\nbcd  12,345 =\n");
+  CHECK(text_table({{"a", "left", ""}, {"bc", "x", ""}}, 2) == "a   left\nbc  x\n");
 }
 
 TEST_CASE("a report is good only if each figure of each device is its form's") {
@@ -42,7 +77,7 @@ TEST_CASE("a report is good only if each figure of each device is its form's") {
     CHECK_FALSE((wrong.*figure).is_met());
     CHECK_FALSE(wrong.is_good());
     CHECK_THAT(wrong_figures(wrong), contains(" on device 2: expected 4, given 5"));
-    if (figure != &Report::flops) CHECK_THAT(table({wrong}), contains("8 not 8"));
+    if (figure != &Report::flops) CHECK_THAT(whole_table(wrong), contains("8 not 8"));
   }
   report.max_ulp = 1;
   CHECK_FALSE(report.is_good());
@@ -57,11 +92,11 @@ TEST_CASE("on a mesh, a report has the figures of each axis along which somethin
   Report report;
   report.losses = {1};
   report.along = {{"data", {{4, 12288}}, {{1, 2}}}, {"tensor", {{0, 0}}, {{0, 0}}}};
-  CHECK_THAT(table({report}), contains("along data ") && contains("12,288 –") && !contains("along tensor"));
-  CHECK_THAT(table({report, report}), !contains("along"));
+  CHECK_THAT(whole_table(report),
+             contains("along data ") && contains("12,288 –") && !contains("along tensor"));
   TextFile file("");
   write_report(file.path(), report);
-  CHECK(table({read_report(file.path())}) == table({report}));
+  CHECK(whole_table(read_report(file.path())) == whole_table(report));
 }
 
 TEST_CASE("a summary holds each run to its own comparison of loss curves, and to nothing else") {

@@ -11,18 +11,21 @@ import termios
 import time
 
 
-def run(command, columns, seconds=120, typed=b"", **options):
+def run(command, columns, seconds=120, interrupted=None, **options):
     """The exit code of a command (None: not in time), and the lines that it leaves on a terminal of its own that has
-    this many columns. What is `typed` lies ready at the keyboard. Other options go to Popen."""
+    this many columns. Ctrl-C is typed after so many seconds, if there is a number. Other options go to Popen."""
     ours, its = pty.openpty()
     fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("4H", 24, columns, 0, 0))
     process = subprocess.Popen([str(word) for word in command], stdin=its, stdout=its, stderr=its,
                                start_new_session=True, preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY), **options)
     os.close(its)
-    os.write(ours, typed)
-    text, deadline = b"", time.monotonic() + seconds
+    text, start = b"", time.monotonic()
+    deadline = start + seconds
     with contextlib.suppress(OSError):  # what a terminal ends in when nobody has it open any more
         while time.monotonic() < deadline:
+            if interrupted is not None and time.monotonic() > start + interrupted:
+                os.write(ours, b"\x03")
+                interrupted = None
             if select.select([ours], [], [], 0.1)[0]:
                 text += os.read(ours, 1 << 16)
             elif process.poll() is not None:
@@ -32,7 +35,7 @@ def run(command, columns, seconds=120, typed=b"", **options):
         process.terminate()
         process.wait()
     os.close(ours)
-    return code, lines_of(text.decode(errors="backslashreplace"))
+    return code if code is None or code >= 0 else 128 - code, lines_of(text.decode(errors="backslashreplace"))
 
 
 def lines_of(text):

@@ -710,6 +710,23 @@ class OnTerminal(Scripts):
             rows = [line[:2] for line in lines if re.match("[0-9]{2} ", line)]
             self.assertEqual(rows, ["00", "01", "01", "04", "05"], lines)  # 01 also as deep as 04
             self.assertNotIn("Traceback", "".join(lines))
+            self.assertLessEqual(max(map(len, lines)), columns, lines)
+            heading = next(line for line in lines if "variant" in line)
+            self.assertEqual(["chapter" in heading, "layers" in heading], [columns == 120] * 2)
+
+    def test_a_training(self):
+        """As many digits, columns and words in a line as there is room for; COLUMNS counts more than the terminal."""
+        train = [self.project / "chapters/run", "03", "-n", "2", "train", "--steps", "2"]
+        path = f"{self.scratch / 'bin'}:{os.environ['PATH']}"
+        for columns, said, digits in ((80, None, 2), (120, None, 3), (120, "60", 1), (50, "80", 2)):
+            environment = {**os.environ, "PATH": path, **({"COLUMNS": said} if said else {})}
+            code, lines = terminal.run(train, columns, cwd=self.scratch, env=environment)
+            self.assertEqual(code, 0, lines)
+            self.assertLessEqual(max(map(len, lines)), int(said or columns), lines)
+            self.assertEqual([line.count("noisy            | mended") for line in lines if "| mended" in line], [digits] * 2)
+        code, out, _ = self.run_script("chapters/run", *train[1:], "--times")
+        self.assertEqual((code, out.count("| mended"), out.count("ms/step")), (0, 4, 1), out)
+        self.assertRegex(out, r"\n  loss curve: [^\n]{90,}\n")  # whole where a program reads it
 
 
 class Watching(unittest.TestCase):
@@ -794,7 +811,7 @@ class New(Scripts):
             job = subprocess.run([root / "chapters/on_devices", devices, program, *words, "--steps", "2"],
                                  capture_output=True, text=True)
             self.assertEqual((job.returncode, job.stderr), (0, ""), words)
-            self.assertIn("differ by 0 ulp", job.stdout)
+            self.assertIn("equal the unsharded network's in every bit", job.stdout)
 
 
 class NewFromEach(Scripts):
@@ -819,7 +836,7 @@ class NewFromEach(Scripts):
                 job = subprocess.run([root / "chapters/on_devices", "1" if "single" in variant else "4", program, folder,
                                       "train", "--steps", "2", "--variant", variant], capture_output=True, text=True)
                 self.assertEqual((job.returncode, job.stderr), (0, ""))
-                self.assertIn("differ by 0 ulp", job.stdout)
+                self.assertIn("equal the unsharded network's in every bit", job.stdout)
         self.assertGreater(len(trained), 50)
 
 

@@ -9,6 +9,7 @@
 #include "engine/basics/printable.hpp"
 #include "engine/device/communicator/checked_communicator.hpp"
 #include "engine/device/communicator/fault.hpp"
+#include "engine/program/command_line.hpp"
 #include "engine/program/command_options.hpp"
 #include "engine/program/commands.hpp"
 #include "engine/program/training/step.hpp"
@@ -154,6 +155,22 @@ std::string about(const Chapter& chapter, int devices) {
                      devices, devices == 1 ? " (mpirun --oversubscribe -n 4 for more)" : "s");
 }
 
+/// What a chapter can do, with examples. A command's own --help lists its options.
+std::string summary(const CLI::App& app, const Chapter& chapter, int devices) {
+  const std::string name = chapter.short_name(), run = "./chapters/run " + name;
+  std::string text =
+      fmt::format("{}\nUsage: {} [COMMAND] [OPTIONS]\n\n", about(chapter, devices), chapter.folder);
+  for (const CLI::App* command : app.get_subcommands({}))
+    text += fmt::format("  {:<12}{}\n", command->get_name(), command->get_description());
+  return text + fmt::format(
+                    "\nFor example:\n"
+                    "  {} -n 4 train --variant {} --steps 50\n"
+                    "  {} -n 4 owns --variant {}\n"
+                    "  {} costs --devices 8\n\n"
+                    "{} train --help lists all options of train, and so on.\n",
+                    run, chapter.variants.back().name, run, chapter.variants.front().name, run, run);
+}
+
 /// The parsed arguments. Nothing where the words ask for help, which is printed.
 std::optional<Arguments> parse(const Chapter& chapter, int devices, const std::vector<std::string>& given) {
   const std::string& name = chapter.folder;
@@ -173,7 +190,9 @@ std::optional<Arguments> parse(const Chapter& chapter, int devices, const std::v
   try {
     app.parse(std::vector<std::string>(words.rbegin(), words.rend()));  // CLI11 takes them in reverse
   } catch (const CLI::CallForHelp&) {
-    if (this_device() == 0) fmt::print("{}", app.help("", CLI::AppFormatMode::All));
+    const bool is_of_command = !app.get_subcommands().empty();
+    if (this_device() == 0)
+      fmt::print("{}", help_text(is_of_command ? app.help() : summary(app, chapter, devices)));
     return std::nullopt;
   } catch (const CLI::ParseError& error) {
     throw Error(Code::usage, "{} {}: {} (--help lists the options)", name, command,

@@ -5,11 +5,31 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <sstream>
 
 #include "engine/basics/printable.hpp"
+#include "engine/basics/terminal.hpp"
 #include "engine/device/device.hpp"
 
 namespace shard {
+
+/// What stands beside an option goes on below its own beginning, and so does a line without an option.
+std::string help_text(const std::string& text) {
+  std::string shown;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) {
+    const std::size_t name = std::min(line.find_first_not_of(' '), line.size());
+    const std::size_t gap = line.find("  ", name);
+    const std::size_t begin =
+        gap == line.npos ? name : std::min(line.find_first_not_of(' ', gap), line.size());
+    const int room = output_columns() - static_cast<int>(begin);
+    const bool is_short = width_of(line) <= output_columns();
+    shown +=
+        is_short ? line : line.substr(0, begin) + wrapped(line.substr(begin), room, std::string(begin, ' '));
+    shown += '\n';
+  }
+  return shown;
+}
 
 bool parse_options(const Communicator& group, const std::string& program,
                    const std::vector<std::string>& words, const std::string& summary,
@@ -31,7 +51,7 @@ bool parse_options(const Communicator& group, const std::string& program,
   try {
     app.parse(std::vector<std::string>(words.rbegin(), words.rend()));  // CLI11 takes them in reverse
   } catch (const CLI::CallForHelp&) {
-    if (group.device_id() == 0) fmt::print("{}", app.help());
+    if (group.device_id() == 0) fmt::print("{}", help_text(app.help()));
     return false;
   } catch (const CLI::ParseError& error) {
     throw Error(Code::usage, "{}: {} (--help lists the options)", program, error.what());

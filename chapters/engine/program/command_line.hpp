@@ -17,6 +17,9 @@ struct TextOption {
   bool* flag = nullptr;              ///< where a flag is written
 };
 
+/// The text of --help, its long lines wrapped.
+std::string help_text(const std::string& text);
+
 /// Parses a command line of such options. False when it asked for help, which device 0 has then printed.
 /// \throws Error usage
 bool parse_options(const Communicator& group, const std::string& program,

@@ -143,12 +143,12 @@ DeclaredOptions add_common(CLI::App& command, const Chapter& chapter, Arguments&
   add_read(
       command, "--fault", "device=D,call=C,kind=KIND",
       [&a](const std::string& text) { a.fault = fault_from(text); },
-      "Let something go wrong on a device at one of its calls, to see what is said of it: kill, exit,\n"
+      "Let something go wrong on a device at one of its calls, to see what is said of it: kill, exit, "
       "throw, stop, delay, skip or corrupt (docs/errors.md)")
       ->check(accepting("device=2,call=17,kind=kill", is_fault));
   command.add_flag("--check", a.check_claims, "Verify that tensors said to be the same on every device are");
   command.add_flag("--unchecked", a.unchecked,
-                   "Leave out that devices agree on each all_reduce and reduce_scatter before it: a little\n"
+                   "Leave out that devices agree on each all_reduce and reduce_scatter before it: a little "
                    "faster, but a mistake hangs or gives wrong numbers");
   return declared;
 }
@@ -205,8 +205,8 @@ void add_verification(CLI::App& command, Arguments& a) {
 void add_train(CLI::App& app, const Chapter& chapter, const Options& defaults, Arguments& a) {
   CLI::App* train = app.add_subcommand(
       "train",
-      "Learn, and hold gradients, bytes and memory against the unsharded network and the closed forms (the\n"
-      "default)");
+      "Learn, and hold gradients, bytes and memory against the unsharded network and the closed forms "
+      "(the default)");
   DeclaredOptions declared = add_common(*train, chapter, a);
   add(*train, "--steps", "N", a.steps, "Optimizer steps", positive)
       ->default_str(usual(chapter, &TrainingDefaults::steps));
@@ -216,6 +216,7 @@ void add_train(CLI::App& app, const Chapter& chapter, const Options& defaults, A
   add(*train, "--seed", "N", a.seed, "Of initial weights and of the data", whole_number)
       ->capture_default_str();
   add(*train, "--report", "FILE", a.report, "Also write the figures to this JSON file", path);
+  train->add_flag("--times", a.times, "Also print how long a step takes: times here are this machine's");
   add_saving(*train, "--save", "Save parameters and the optimizer's state here after the last step", a);
   add(*train, "--save-every", "N", a.save_every, "Save after every N-th step, too", positive);
   add(*train, "--resume", "DIR", a.resume, "Go on from this checkpoint, with the options that it had", path);

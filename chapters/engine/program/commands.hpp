@@ -30,6 +30,7 @@ struct Arguments {
   float learning_rate = 3e-3F;
   std::optional<double> clip_norm;
   std::string report;
+  bool times = false;                       ///< the table has the time of a step
   std::string resume;                       ///< the folder of the checkpoint to resume
   std::shared_ptr<const Manifest> resumed;  ///< the manifest of that checkpoint
   // train and save

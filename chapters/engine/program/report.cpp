@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/basics/printable.hpp"
+#include "engine/basics/terminal.hpp"
 #include "engine/files/regular_file.hpp"
 #include "engine/program/commands.hpp"
 
@@ -39,13 +40,6 @@ std::string cell(const Figure& f) {
   if (!f.has_form()) return largest + " –";
   if (!f.is_met()) return largest + " not " + with_commas(Figure{f.formula}.largest());
   return largest + (f.is_booked ? " booked" : " =");
-}
-
-/// Right-aligns a text to a width in characters. UTF-8 may need several bytes for a character.
-std::string right(const std::string& text, std::size_t width) {
-  const auto characters = static_cast<std::size_t>(
-      std::ranges::count_if(text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
-  return std::string(width > characters ? width - characters : 0, ' ') + text;
 }
 
 }  // namespace
@@ -80,21 +74,28 @@ Report read_report(const std::string& path) {
   throw Error(Code::file, path + ": expected a report of a training run, given none or another file");
 }
 
-std::string table(const std::vector<Report>& reports) {
-  std::size_t width = 14;
-  for (const Report& r : reports) width = std::max(width, r.variant.size());
-  std::string text = fmt::format("{:<3} {:<16} {:<{}} {:>6} {:>8} {:>8} {:>4} {:>16} {:>9} {:>16} {:>8}\n",
-                                 "", "chapter", "variant", width, "layers", "loss", "to", "ulp", "bytes sent",
-                                 "messages", "bytes held", "ms/step");
-  for (const Report& r : reports) {
-    text += fmt::format("{:<3} {:<16} {:<{}} {:>6} {:>8.4f} {:>8.4f} {:>4} {} {} {} {:>8.2f}\n", r.chapter,
-                        r.title, r.variant, width, r.layers, r.losses.front(), r.losses.back(),
-                        is_far(r.max_ulp) ? "all" : std::to_string(r.max_ulp), right(cell(r.bytes), 16),
-                        right(cell(r.messages), 9), right(cell(r.peak), 16), r.milliseconds);
-    for (const AxisFigures& a : r.along)
-      if (reports.size() == 1 && a.bytes.largest() > 0)
-        text += fmt::format("{:<{}} {} {}\n", "    along " + a.axes, width + 51, right(cell(a.bytes), 16),
-                            right(cell(a.messages), 9));
+std::string table(const Report& r, int width, bool with_times) {
+  using Row = std::vector<std::string>;
+  // What is left out first where the table is too wide stands elsewhere, too; messages do not.
+  std::vector<std::string> dropped_first = {"messages", "ulp", ""};
+  Row titles = {"", "variant", "loss", "to", "ulp", "bytes sent", "messages", "bytes held"};
+  std::vector<Row> rows = {
+      {r.chapter, r.variant, fmt::format("{:.4f}", r.losses.front()), fmt::format("{:.4f}", r.losses.back()),
+       is_far(r.max_ulp) ? "all" : std::to_string(r.max_ulp), cell(r.bytes), cell(r.messages), cell(r.peak)}};
+  for (const AxisFigures& a : r.along)
+    if (a.bytes.largest() > 0)
+      rows.push_back({"", "along " + a.axes, "", "", "", cell(a.bytes), cell(a.messages), ""});
+  if (with_times) {
+    titles.push_back("ms/step");
+    for (Row& row : rows) row.push_back(&row == &rows.front() ? fmt::format("{:.2f}", r.milliseconds) : "");
+  }
+  rows.insert(rows.begin(), titles);
+  std::string text = text_table(rows, 2);
+  while (!dropped_first.empty() && width_of_lines(text) > width) {
+    const auto column = std::ranges::find(rows.front(), dropped_first.back()) - rows.front().begin();
+    dropped_first.pop_back();
+    for (Row& row : rows) row.erase(row.begin() + column);
+    text = text_table(rows, rows.front().front().empty() ? 2 : 1);
   }
   return text;
 }
@@ -129,14 +130,13 @@ std::string table_notes(const std::vector<Report>& reports) {
         reports, [&](const Report& r) { return is_so(r.bytes) || is_so(r.messages) || is_so(r.peak); });
   };
   std::string text =
-      "Bytes sent and messages are those of one step, on the device that sends most. Bytes held are the "
-      "most\n"
-      "that any device holds at a time. \"=\" means that each device's figure equals its closed form.\n";
-  if (any([](const Figure& f) { return !f.has_form(); }))
-    text += "\"–\" means that the variant has no closed form.\n";
+      "Bytes sent and messages are those of one step, on the device that sends most. Bytes held are the most "
+      "that any "
+      "device holds at a time. \"=\" means that each device's figure equals its closed form";
+  if (any([](const Figure& f) { return !f.has_form(); })) text += ", \"–\" that the variant has none";
   if (any([](const Figure& f) { return f.is_booked; }))
-    text += "\"booked\" means that the backend does not measure what it sends: it books the closed form.\n";
-  return text + "ulp is the largest difference of any gradient to the unsharded network's, in exact mode.\n";
+    text += ", \"booked\" that the backend does not measure what it sends and books the closed form";
+  return text + ". ulp is the largest difference of any gradient to the unsharded network's, in exact mode.";
 }
 
 namespace {
@@ -146,7 +146,7 @@ std::string curve_notes(const std::vector<Report>& reports) {
   double largest = 0;
   for (const Report& r : reports)
     if (r.curve) largest = std::max(largest, r.curve->largest);
-  return fmt::format("The losses of the first ten steps are the unsharded network's to a relative {:.1e}.\n",
+  return fmt::format("The losses of the first ten steps are the unsharded network's, to a relative {:.1e}.",
                      largest);
 }
 
@@ -156,7 +156,9 @@ int summarize(const std::vector<std::string>& paths) {
   if (paths.empty()) throw Error(Code::usage, "summary: expected report files, given none");
   std::vector<Report> reports;
   for (const std::string& path : paths) reports.push_back(read_report(path));
-  fmt::print("On {} devices. {}{}", reports.front().devices, table_notes(reports), curve_notes(reports));
+  fmt::print("{}\n", wrapped(fmt::format("On {} devices. {} {}", reports.front().devices,
+                                         table_notes(reports), curve_notes(reports)),
+                             output_columns()));
   bool is_good = true;
   for (const Report& r : reports)
     if (!r.is_good()) {

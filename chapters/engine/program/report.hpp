@@ -51,10 +51,10 @@ void write_report(const std::string& path, const std::vector<Outcome>& outcomes,
 /// \throws Error file when the file cannot be read, or is no report
 Report read_report(const std::string& path);
 
-/// The table of a tour: a row for each report. Marks: "=" if the figure equals its closed form on every
-/// device, "not 8,192" if it does not, "booked" if the backend computed it, "–" without a form. A single
-/// report also has a row for each axis.
-std::string table(const std::vector<Report>& reports);
+/// The results as a table with a row, and one for each axis. Marks: "=" if the figure equals its closed form on every
+/// device, "not 8,192" if it does not, "booked" if the backend computed it, "–" without a form. Where `width` columns
+/// are too few, columns are left out. chapters/tour.py has the table of several.
+std::string table(const Report& report, int width, bool with_times);
 /// What is wrong with a run that is not good: "bytes sent on device 2: expected 4,096, given 8,192; ...".
 std::string wrong_figures(const Report& report);
 /// Sentences that explain the marks of this table, and the source of its figures.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "engine/basics/terminal.hpp"
 #include "engine/schedules/checker.hpp"
 #include "engine/schedules/interpreter.hpp"
 
@@ -90,7 +91,6 @@ Timeline simulate(const Schedule& schedule, const Durations& durations) {
 }
 
 std::string draw(const Schedule& schedule) {
-  constexpr Index page_width = 100;
   const Timeline timeline = simulate(schedule, Durations());
   std::size_t width = 0;
   std::vector<std::vector<std::string>> cells;
@@ -102,7 +102,7 @@ std::string draw(const Schedule& schedule) {
         width = std::max(width, row[static_cast<std::size_t>(t)].size());
       }
   }
-  const Index per_band = (page_width - 10) / static_cast<Index>(width + 1);
+  const Index per_band = (drawing_columns() - 10) / static_cast<Index>(width + 1);
   std::string text;
   for (Index begin = 0; begin < timeline.length; begin += per_band) {
     if (begin > 0) text += '\n';

@@ -107,8 +107,11 @@ class Workload {
   virtual std::unique_ptr<TrainingBatch> batch(Index rows, std::uint64_t seed, Index step) const = 0;
   /// A drawing of the network's output for some examples. A collective; the value is device 0's.
   virtual std::string examples(ShardedEngine& engine, std::uint64_t seed) const = 0;
-  /// One line above the examples.
+  /// What the examples show, for the line above them.
   virtual std::string examples_title() const = 0;
+  /// Says which loss a network has that has learned nothing but what is usual in the data: one that is good is below.
+  /// Nothing where nobody knows.
+  virtual std::string yardstick() const { return ""; }
   /// The engine that divides nothing. Results and losses of every variant must equal its own. By default it is
   /// that of a registered variant (Variant::is_reference), or null if there is none. It sends nothing, so one
   /// device may make and run it alone.

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/basics/printable.hpp"
+#include "engine/basics/terminal.hpp"
 #include "engine/files/model_folder.hpp"
 #include "engine/program/commands.hpp"
 #include "engine/program/commands/costs_of_step.hpp"
@@ -85,28 +86,28 @@ class Unit {
   bool is_large_;
 };
 
+/// Two tables, since one would be too wide: what is held, and what is sent and computed.
 std::string table(const std::vector<Row>& rows, const std::string& what) {
   const Unit unit(rows);
-  std::size_t width = 14;
-  for (const Row& r : rows) width = std::max(width, r.name.size());
-  constexpr auto line = "{:<{}} {:>13} {:>13} {:>13} {:>13} {:>13} {:>13} {:>9} {:>14}\n";
-  std::string text = fmt::format(line, what, width, "parameters", "gradients", "state", "the rest", "at most",
-                                 "sent", "messages", "operations");
+  std::vector<std::vector<std::string>> held = {
+      {what, "parameters", "gradients", "state", "the rest", "at most"}};
+  std::vector<std::vector<std::string>> sent = {{what, "sent", "messages", "operations"}};
   for (const Row& r : rows) {
-    text += fmt::format(line, r.name, width, unit(r.costs.parameters), unit(r.costs.gradients),
-                        unit(r.costs.state), unit(r.rest()), unit(r.costs.peak), unit(r.costs.sent.bytes),
-                        with_commas(r.costs.sent.messages),
-                        fmt::format("{:.3g}", static_cast<double>(r.costs.operations)));
-    for (const auto& [axes, sent] : r.costs.along)
-      if (sent.messages > 0)
-        text += fmt::format("{:<{}} {:>13} {:>9}\n", "  along " + axes, width + 70, unit(sent.bytes),
-                            with_commas(sent.messages));
+    const CostsOfStep& c = r.costs;
+    held.push_back(
+        {r.name, unit(c.parameters), unit(c.gradients), unit(c.state), unit(r.rest()), unit(c.peak)});
+    sent.push_back({r.name, unit(c.sent.bytes), with_commas(c.sent.messages),
+                    fmt::format("{:.3g}", static_cast<double>(c.operations))});
+    for (const auto& [axes, along] : c.along)
+      if (along.messages > 0)
+        sent.push_back({"  along " + axes, unit(along.bytes), with_commas(along.messages), ""});
   }
-  return text +
-         fmt::format(
-             "\nIn {}, of a step after the first. State is the optimizer's. The rest is what the fullest\n"
-             "moment has beside the three columns before it: activations and buffers.\n",
-             unit.name());
+  const std::string notes = fmt::format(
+      "In {}, of a step after the first. State is the optimizer's. \"The rest\" is activations and buffers, "
+      "at the "
+      "moment when most memory is used.",
+      unit.name());
+  return text_table(held) + '\n' + text_table(sent) + '\n' + wrapped(notes, output_columns()) + '\n';
 }
 
 /// The rows of each variant's devices, and why other variants cannot train this network.
@@ -164,10 +165,11 @@ nlohmann::ordered_json to_json(const CostsOfStep& c) {
 }
 
 std::string title(const Chapter& chapter, const Workload& network, const Arguments& arguments, int devices) {
-  return fmt::format(
-      "{} {} on {} device{}: {}, batch {}, {}. A step of each engine, on tensors without memory.\n\n",
-      chapter.short_name(), chapter.title, devices, devices == 1 ? "" : "s", network.describe(),
-      arguments.batch, arguments.optimizer);
+  const std::string words =
+      fmt::format("{} {} on {} device{}: {}, batch {}, {}. A step of each engine, on tensors without memory.",
+                  chapter.short_name(), chapter.title, devices, devices == 1 ? "" : "s", network.describe(),
+                  arguments.batch, arguments.optimizer);
+  return wrapped(words, output_columns()) + "\n\n";
 }
 
 /// The costs as JSON, in bytes: a list for each variant, with each device.

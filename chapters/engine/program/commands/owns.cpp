@@ -1,8 +1,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
+#include <set>
 
+#include "engine/basics/terminal.hpp"
 #include "engine/program/commands.hpp"
 #include "engine/workloads/initial_values.hpp"
 
@@ -59,10 +62,43 @@ std::string describe(const Ranges& part, const Shape& shape) {
   return fmt::format("{} {}-{}", what, part[cut[0]].begin, part[cut[0]].end - 1);
 }
 
-std::string row(const std::string& name, const std::string& shape, const std::vector<std::string>& cells) {
-  std::string text = fmt::format("{:<28} {:<10}", name, shape);
-  for (const std::string& cell : cells) text += fmt::format("  {:<14}", cell);
-  return text.substr(0, text.find_last_not_of(' ') + 1) + '\n';
+using Cells = std::vector<std::string>;
+
+/// Moves the word that all parts have, if they have one, in front of them: "rows", "0-3", "4-7".
+Cells with_cut(const Cells& parts) {
+  std::set<std::string> cuts;
+  for (const std::string& part : parts)
+    if (part != "whole" && part != "–")
+      cuts.insert(part.front() == '(' ? "both" : part.substr(0, part.find(' ')));
+  if (cuts.size() != 1) cuts = {"–"};
+  Cells row = {*cuts.begin()};
+  for (const std::string& part : parts)
+    row.push_back(part.starts_with(row.front() + ' ') ? part.substr(row.front().size() + 1) : part);
+  return row;
+}
+
+/// The table. Devices that have no room beside the others stand below them.
+std::string table(const std::vector<Cells>& rows, int devices, int width) {
+  constexpr std::size_t first = 3;  // the column of device 0
+  auto text_with = [&](std::size_t at_a_time) {
+    std::string text;
+    for (std::size_t begin = 0; begin < static_cast<std::size_t>(devices); begin += at_a_time) {
+      const std::size_t end = std::min(begin + at_a_time, static_cast<std::size_t>(devices));
+      std::vector<Cells> some;
+      for (const Cells& row : rows) {
+        some.emplace_back(row.begin(), row.begin() + first);
+        for (std::size_t d = begin; d < end; ++d) some.back().push_back(row[first + d]);
+      }
+      some.front()[first] = "device " + some.front()[first];
+      text += (begin == 0 ? "" : "\n") + text_table(some, some.front().size());
+    }
+    return text;
+  };
+  for (int parts = 1; parts < devices; ++parts) {
+    std::string text = text_with(static_cast<std::size_t>((devices + parts - 1) / parts));
+    if (width_of_lines(text) <= width) return text;
+  }
+  return text_with(1);
 }
 
 }  // namespace
@@ -74,17 +110,18 @@ int owns(Communicator& group, const Variant& variant, const Arguments& arguments
   const auto initial = generate_checkpoint(network->parameters(), arguments.seed);
   const NotedCheckpoint noted(*initial);
   engine->load_checkpoint(noted);
-  std::vector<std::string> cells;
-  for (int device = 0; device < group.num_devices(); ++device)
-    cells.push_back(fmt::format("device {}", device));
-  std::string text =
-      fmt::format("{}, {}\n\n{}", variant.name, network->describe(), row("parameter", "shape", cells));
+  std::vector<Cells> rows = {{"parameter", "shape", "cut by"}};
+  for (int device = 0; device < group.num_devices(); ++device) rows.front().push_back(std::to_string(device));
   for (const Parameter& p : network->parameters()) {
     const auto mine = noted.parts().find(p.name);
-    cells = group.gather("parts", describe(mine == noted.parts().end() ? Ranges() : mine->second, p.shape));
-    text += row(p.name, to_string(p.shape), cells);
+    const Cells parts =
+        group.gather("parts", describe(mine == noted.parts().end() ? Ranges() : mine->second, p.shape));
+    rows.push_back({p.name, to_string(p.shape)});
+    if (group.device_id() == 0) std::ranges::copy(with_cut(parts), std::back_inserter(rows.back()));
   }
-  if (group.device_id() == 0) fmt::print("{}", text);
+  if (group.device_id() == 0)
+    fmt::print("{}, {}\n\n{}", variant.name, network->describe(),
+               table(rows, group.num_devices(), output_columns()));
   return 0;
 }
 

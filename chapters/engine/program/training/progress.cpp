@@ -1,21 +1,15 @@
 #include "engine/program/training/progress.hpp"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
+
+#include "engine/basics/terminal.hpp"
 
 namespace shard {
 
 namespace {
-
-/// Under mpirun, standard output always looks like a terminal, so chapters/on_devices says whether it is one.
-bool speaks_to_terminal() {
-  if (std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr) return std::getenv("SHARDBOOK_TERMINAL") != nullptr;
-  return isatty(STDOUT_FILENO) == 1;
-}
 
 /// "1:02:03" or "4:05".
 std::string time_text(double seconds) {

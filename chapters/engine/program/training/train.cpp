@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <numeric>
 
+#include "engine/basics/terminal.hpp"
 #include "engine/checkpoints/saved_checkpoint.hpp"
 #include "engine/engines/optimizer.hpp"
 #include "engine/files/folder_replacement.hpp"
@@ -106,7 +107,7 @@ void print_journal(const Run& run, const Training& training) {
   Communicator& group = run.group;
   const std::vector<Index> flops = group.exchange("flops", training.figures.all_flops());
   if (!speaks(group)) return;
-  fmt::print("{}", training.journal.describe());
+  fmt::print("{}", for_reader(training.journal.describe()));
   const double mean = std::accumulate(flops.begin(), flops.end(), 0.0) / static_cast<double>(flops.size());
   if (flops.size() > 1)
     fmt::print("  operations in all steps: {:.4g} on the busiest device, {:.4g} on the mean\n",
@@ -116,11 +117,22 @@ void print_journal(const Run& run, const Training& training) {
 void print_heading(const Run& run, const Chapter& chapter) {
   const Arguments& a = run.arguments;
   const int devices = run.group.num_devices();
-  fmt::print("\n{} {}, {}, on {} device{}: {}, batch {}, {} {}{}{}{}\n", chapter.short_name(), chapter.title,
-             run.variant.name, devices, devices == 1 ? "" : "s", run.network.describe(), a.batch, a.optimizer,
-             a.learning_rate, a.precision == "float32" ? "" : ", products in " + a.precision,
-             a.clip_norm ? fmt::format(", gradients clipped to a norm of {}", *a.clip_norm) : "",
-             a.resumed ? fmt::format(", after {} steps of {}", steps_before(run), one_line(a.resume)) : "");
+  const std::string heading = fmt::format(
+      "{} {}, {}, on {} device{}: {}, batch {}, {} {}{}{}{}", chapter.short_name(), chapter.title,
+      run.variant.name, devices, devices == 1 ? "" : "s", run.network.describe(), a.batch, a.optimizer,
+      a.learning_rate, a.precision == "float32" ? "" : ", products in " + a.precision,
+      a.clip_norm ? fmt::format(", gradients clipped to a norm of {}", *a.clip_norm) : "",
+      a.resumed ? fmt::format(", after {} steps of {}", steps_before(run), one_line(a.resume)) : "");
+  fmt::print("\n{}\n", for_reader(heading));
+}
+
+/// "output, dL/dx and all weight gradients equal the unsharded network's in every bit".
+std::string describe_exact(Index max_ulp) {
+  const std::string how = max_ulp == 0 ? "equal the unsharded network's in every bit"
+                          : is_far(max_ulp)
+                              ? "are not all the unsharded network's"
+                              : fmt::format("differ by {} ulp from the unsharded network's", max_ulp);
+  return "output, dL/dx and all weight gradients " + how;
 }
 
 double median(std::vector<double> values) {
@@ -162,7 +174,7 @@ void compare_curve(Report& report, const Run& run) {
   if (speaks(run.group)) {
     const std::string line = describe(report.curve, steps_before(run),
                                       static_cast<Index>(report.losses.size()), report.max_ulp == 0);
-    fmt::print("  {}\n", line);
+    fmt::print("{}\n", for_reader("  " + line));
     if (!is_good) note_difference(line);
   }
   const Index wrong_step = run.group.exchange("loss curve", is_good ? 0 : report.curve->wrong_step)[0];
@@ -177,6 +189,8 @@ std::string fill_report(Report& report, const Run& run, ShardedEngine& engine, O
     fmt::print("  {}\n", line);
     note_difference(line);
   }
+  if (const std::string compare = run.network.yardstick(); speaks(run.group) && !compare.empty())
+    fmt::print("{}\n", for_reader("  for comparison: " + compare));
   print_journal(run, training);
   report.losses = training.losses;
   report.decisions = training.journal.decisions();
@@ -203,9 +217,7 @@ int train(Communicator& group, const Chapter& chapter, const Variant& variant, c
   if (speaks(group)) print_heading(run, chapter);
   Report report = report_of(run, chapter);
   report.max_ulp = exact_difference(run);
-  if (speaks(group))
-    fmt::print("  exact mode: output, dL/dx and every weight gradient {} the unsharded network's\n",
-               is_far(report.max_ulp) ? "are not all" : fmt::format("differ by {} ulp from", report.max_ulp));
+  if (speaks(group)) fmt::print("{}\n", for_reader("  exact mode: " + describe_exact(report.max_ulp)));
 
   const std::string before = network->examples(*engine, arguments.seed);
   const std::string after = fill_report(report, run, *engine, *optimizer);
@@ -213,10 +225,10 @@ int train(Communicator& group, const Chapter& chapter, const Variant& variant, c
   compare_curve(report, {group, variant, *network, of_reference});
   const int code = report.is_good() ? 0 : static_cast<int>(Code::differs);
   if (!speaks(group)) return code;
-  fmt::print("\n  {}, before training\n{}\n  the same after it\n{}\n", network->examples_title(), before,
-             after);
-  if (!last_step.empty()) fmt::print("{}\n", last_step);
-  fmt::print("{}", table({report}));
+  fmt::print("\n{}\n{}\n  after training\n{}\n",
+             for_reader("  before training: " + network->examples_title()), before, after);
+  if (!last_step.empty()) fmt::print("{}\n", for_reader(last_step));
+  fmt::print("{}", table(report, output_columns(), arguments.times));
   if (!arguments.report.empty()) write_report(arguments.report, report);
   if (code != 0) fmt::print("a gradient, a loss or a figure above is not what it should be\n");
   return code;

@@ -126,7 +126,7 @@ std::string describe(const std::optional<CurveComparison>& comparison, Index bef
   const std::string where = c.steps == steps ? fmt::format("{} steps", steps)
                                              : fmt::format("the first {} of {} steps", c.steps, steps);
   return fmt::format(
-      "loss curve: the unsharded network's to a relative {:.1e}, where rounding may make {:.1e}, in {}",
+      "loss curve: the unsharded network's; largest relative difference {:.1e}, rounding allows {:.1e} ({})",
       c.largest, c.allowed, where);
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -52,6 +53,15 @@ Characters::Characters(const std::string& path, Index vocabulary) : Characters(p
 
 std::string Characters::default_path() {
   return data_path("northanger.txt");
+}
+
+double Characters::entropy() const {
+  std::vector<double> counts(letters_.size());
+  for (const Index token : tokens_) ++counts[static_cast<std::size_t>(token)];
+  double entropy = 0;
+  const auto all = static_cast<double>(tokens_.size());
+  for (const double count : counts) entropy -= count / all * std::log(count / all);
+  return entropy;
 }
 
 char Characters::letter(Index token) const {

@@ -24,6 +24,8 @@ class Characters {
 
   Index vocabulary() const { return static_cast<Index>(letters_.size()); }
   Index size() const { return static_cast<Index>(tokens_.size()); }
+  /// Of the characters' shares of the text, in nats: the mean loss of who knows no more than these.
+  double entropy() const;
   Index token(Index at) const { return tokens_[static_cast<std::size_t>(at)]; }
   /// \throws Error argument for a token outside the vocabulary
   char letter(Index token) const;

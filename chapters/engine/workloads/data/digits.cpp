@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "engine/basics/printable.hpp"
+#include "engine/basics/terminal.hpp"
 #include "engine/engines/sharded_engine.hpp"
 #include "engine/workloads/data/characters.hpp"
 #include "engine/workloads/random.hpp"
@@ -88,16 +89,33 @@ Tensor DenoisingBatch::images(Range rows, bool with_noise) const {
   return Tensor::from_host({rows.size(), Digits::pixels}, values);
 }
 
-std::string draw_digits(const std::vector<std::vector<float>>& images) {
+namespace {
+
+/// A row of eight pixels, two characters each.
+std::string shades_of(const std::vector<float>& image, std::size_t row) {
   constexpr std::string_view shades = " .:-=+*%@#";
   std::string text;
-  for (std::size_t y = 0; y < 8; ++y) {
-    for (const std::vector<float>& image : images) {
-      text += "  ";
-      for (std::size_t x = 0; x < 8; ++x) {
-        float shade = std::clamp(image[8 * y + x], 0.0F, 1.0F) * static_cast<float>(shades.size() - 1);
-        text.append(2, shades[static_cast<std::size_t>(shade + 0.5F)]);
-      }
+  for (std::size_t x = 0; x < 8; ++x) {
+    const float shade = std::clamp(image[8 * row + x], 0.0F, 1.0F) * static_cast<float>(shades.size() - 1);
+    text.append(2, shades[static_cast<std::size_t>(shade + 0.5F)]);
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string draw_digits(const std::vector<PairOfImages>& pairs, int width) {
+  constexpr std::string_view indent = "  ", between = "    ";
+  constexpr std::size_t width_of_pair = 16 + 3 + 16;
+  const std::size_t room = static_cast<std::size_t>(std::max(width, 0)) + between.size() - indent.size();
+  const std::size_t count = std::clamp<std::size_t>(room / (width_of_pair + between.size()), 1, pairs.size());
+  std::string text;
+  for (std::size_t line = 0; line < 9; ++line) {
+    for (std::size_t i = 0; i < count; ++i) {
+      text += i == 0 ? indent : between;
+      text += line == 0 ? fmt::format("{:16} | {:16}", "noisy", "mended")
+                        : fmt::format("{} | {}", shades_of(pairs[i].first, line - 1),
+                                      shades_of(pairs[i].second, line - 1));
     }
     text.erase(text.find_last_not_of(' ') + 1);
     text += '\n';
@@ -124,16 +142,30 @@ std::unique_ptr<TrainingBatch> DenoisingWorkload::batch(Index rows, std::uint64_
 }
 
 std::string DenoisingWorkload::examples(ShardedEngine& engine, std::uint64_t seed) const {
-  constexpr Index count = 3;
+  constexpr Index count = 3;  // also where a terminal has room for fewer: all devices compute the same
   InferenceMode no_tape;
   DenoisingBatch shown(*digits_, seed, 0);  // training steps begin at 1
   Tensor mended = engine.whole(engine.forward(shown.noisy(engine.input_rows(count))));
-  std::vector<std::vector<float>> images;
-  for (Index i = 0; i < count; ++i) {
-    images.push_back(shown.noisy({i, i + 1}).to_host());
-    images.push_back(slice(mended, 0, i, i + 1).to_host());
+  std::vector<PairOfImages> pairs;
+  for (Index i = 0; i < count; ++i)
+    pairs.emplace_back(shown.noisy({i, i + 1}).to_host(), slice(mended, 0, i, i + 1).to_host());
+  return draw_digits(pairs, output_columns());
+}
+
+/// The mean, over all pixels, of their variance.
+std::string DenoisingWorkload::yardstick() const {
+  double loss = 0;
+  const auto n = static_cast<double>(digits_->size());
+  for (Index p = 0; p < Digits::pixels; ++p) {
+    double sum = 0, squares = 0;
+    for (Index digit = 0; digit < digits_->size(); ++digit) {
+      const double value = digits_->pixel(digit, p) / 16.0;
+      sum += value;
+      squares += value * value;
+    }
+    loss += (squares - sum * sum / n) / n / static_cast<double>(Digits::pixels);
   }
-  return draw_digits(images);
+  return fmt::format("always answering with the mean digit has a loss of {:.4f}", loss);
 }
 
 }  // namespace shard

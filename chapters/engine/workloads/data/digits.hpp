@@ -53,8 +53,10 @@ class DenoisingBatch : public TrainingBatch {
   MeanSquaredError loss_;
 };
 
-/// Images side by side as text, each 8 lines high; `rows` is (images, 64), values 0..1 from light to dark.
-std::string draw_digits(const std::vector<std::vector<float>>& images);
+/// Pairs of images side by side as text, 9 lines high, as many as `width` columns have room for; at least one. A pair is
+/// two times 64 pixels, 0..1 from light to dark.
+using PairOfImages = std::pair<std::vector<float>, std::vector<float>>;
+std::string draw_digits(const std::vector<PairOfImages>& pairs, int width);
 
 /// A network that learns to remove noise from handwritten digits, by mean squared error. Its output is an
 /// image.
@@ -69,7 +71,8 @@ class DenoisingWorkload : public Workload {
   void open_data() override;
   std::unique_ptr<TrainingBatch> batch(Index rows, std::uint64_t seed, Index step) const override;
   std::string examples(ShardedEngine& engine, std::uint64_t seed) const override;
-  std::string examples_title() const override { return "noisy and mended"; }
+  std::string examples_title() const override { return "noisy digits, and what the network makes of them"; }
+  std::string yardstick() const override;
 
  protected:
   /// The training data, if they are open and have this width; else null.
