@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """against_accelerate.py [--programs FOLDER] [--settings N] [--seed S]
 
-Compares the maps of chapter 10 with those of Hugging Face's Accelerate: random networks of three families, random
+Compares the maps of chapter 10 with those of Hugging Face's Accelerate: random networks of seven families, random
 memory, and random classes that stay whole. Each map must be the same, module for module, and so must each device's
 memory after balancing. Needs torch, transformers and accelerate, in any Python; ./tests/run does without
 them. No network has weights: its tensors are on torch's device `meta`, and its folder has config.json alone."""
@@ -18,7 +18,7 @@ import warnings
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-PINNED = {"torch": "2.15", "transformers": "5.23", "accelerate": "1.15"}
+PINNED = {"torch": "2.15", "transformers": "5.24", "accelerate": "1.15"}
 
 try:
     import accelerate
@@ -35,7 +35,7 @@ WAYS = ("auto", "balanced", "balanced_low_0", "sequential")
 
 def random_config(draw):
     """A config class of transformers, its sizes, and whether the head is the embedding's table."""
-    family = draw.choice(("llama", "mistral", "mixtral", "t5"))
+    family = draw.choice(("llama", "mistral", "mixtral", "qwen2", "gemma", "t5", "gpt2"))
     heads, tied = draw.choice((2, 4, 6)), draw.random() < 0.5
     if family == "t5":
         ours = dict(vocab_size=draw.randint(5, 3000), d_model=draw.randint(4, 80), d_kv=draw.randint(2, 20),
@@ -43,13 +43,20 @@ def random_config(draw):
                     num_heads=heads, relative_attention_num_buckets=draw.choice((4, 8, 32)),
                     feed_forward_proj=draw.choice(("relu", "gated-gelu")))
         return transformers.T5Config, ours, tied
+    if family == "gpt2":
+        return transformers.GPT2Config, dict(vocab_size=draw.randint(5, 3000), n_positions=draw.randint(2, 300),
+                                             n_embd=heads * draw.randint(2, 20), n_head=heads,
+                                             n_layer=draw.randint(1, 14),
+                                             n_inner=draw.choice((None, draw.randint(3, 300)))), True
     ours = dict(vocab_size=draw.randint(5, 3000), hidden_size=heads * draw.randint(2, 20),
                 head_dim=2 * draw.randint(1, 12), intermediate_size=draw.randint(3, 300),
                 num_hidden_layers=draw.randint(1, 14),
                 num_attention_heads=heads, num_key_value_heads=draw.choice((1, 2, heads)), tie_word_embeddings=tied)
     if family == "mixtral":
         return transformers.MixtralConfig, dict(ours, num_local_experts=draw.randint(2, 9)), tied
-    return transformers.LlamaConfig if family == "llama" else transformers.MistralConfig, ours, tied
+    kinds = {"llama": transformers.LlamaConfig, "mistral": transformers.MistralConfig,
+             "qwen2": transformers.Qwen2Config, "gemma": transformers.GemmaConfig}
+    return kinds[family], ours, tied
 
 
 def build(config_class, sizes, tied, dtype):
@@ -132,7 +139,8 @@ def check_classes(program):
     """Whether the classes that chapter 10 keeps whole are the library's. In a T5 they are smaller: there, a network
     cut between the smaller ones must give the same logits."""
     wrong = 0
-    for config_class in (transformers.MistralConfig, transformers.MixtralConfig, transformers.T5Config):
+    for config_class in (transformers.MistralConfig, transformers.MixtralConfig, transformers.Qwen2Config,
+                         transformers.GemmaConfig, transformers.GPT2Config, transformers.T5Config):
         with tempfile.TemporaryDirectory() as folder:
             (Path(folder) / "config.json").write_text(json.dumps({"model_type": config_class.model_type}))
             text = subprocess.check_output([program, "map", "--params", folder, "--memory", "0=1GB"], text=True)

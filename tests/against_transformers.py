@@ -40,17 +40,26 @@ MODELS = {
                        dict(SIZES, sliding_window=4, tie_word_embeddings=True, head_dim=10, rms_norm_eps=1e-3)),
     "mixtral": (transformers.MixtralConfig,
                 dict(SIZES, num_local_experts=7, num_experts_per_tok=2, sliding_window=None)),
+    "qwen2": (transformers.Qwen2Config, dict(SIZES)),
+    "qwen2-window": (transformers.Qwen2Config, dict(SIZES, use_sliding_window=True, sliding_window=4,
+                                                    max_window_layers=0, tie_word_embeddings=True)),
     "t5": (transformers.T5Config, dict(T5_SIZES, feed_forward_proj="relu")),
     "t5-own-head": (transformers.T5Config, dict(T5_SIZES, feed_forward_proj="relu", tie_word_embeddings=False)),
     "t5-gated": (transformers.T5Config, dict(T5_SIZES, feed_forward_proj="gated-gelu", decoder_start_token_id=7)),
     "t5-gated-own-head": (transformers.T5Config,
                           dict(T5_SIZES, feed_forward_proj="gated-gelu", tie_word_embeddings=False)),
 }
-# Folders: of which network, whether config.json ties the head, which head the files have, and what is refused.
+# Folders: of which network, whether config.json ties the head, which head the files have, and what is refused. For
+# another table than the head: the only one, "equal" to the embedding beside it, or "other" than it.
 ODD = [("mistral", True, "no", ""), ("mistral", True, "equal", ""), ("mistral", True, "other", ""),
        ("mistral", False, "equal", ""), ("mistral", False, "no", "lm_head.weight"),
        ("mistral", True, "no", "model.layers.1.self_attn.q_proj.bias"),
-       ("mistral", False, "other", "attention_mask"),
+       ("mistral", False, "other", "attention_mask"), ("mistral", True, "only lm_head", ""),
+       ("qwen2", True, "only lm_head", ""), ("mistral", False, "only lm_head", "model.embed_tokens.weight"),
+       ("t5", True, "only lm_head", ""), ("t5", True, "only encoder.embed_tokens", ""),
+       ("t5", False, "only decoder.embed_tokens", ""), ("t5", True, "equal decoder.embed_tokens", ""),
+       ("t5", True, "other encoder.embed_tokens", "encoder.embed_tokens.weight"),
+       ("t5", None, "other decoder.embed_tokens", "decoder.embed_tokens.weight"),
        ("mixtral", True, "equal", ""), ("mixtral", True, "other", ""), ("mixtral", None, "other", ""),
        ("t5", True, "equal", ""), ("t5", False, "equal", ""), ("t5", None, "no", ""), ("t5", True, "other", ""),
        ("t5", True, "no", "decoder.final_layer_norm.bias"), ("t5", True, "no", "attention_mask")]
@@ -62,8 +71,10 @@ def make(name, folder):
     torch.manual_seed(20)
     config = config_class(**settings)
     model = auto_class(config).from_config(config, attn_implementation="eager")
-    for parameter in model.parameters():  # norms, too, which begin with ones
-        if parameter.dim() == 1:
+    for parameter_name, parameter in model.named_parameters():  # norms begin with ones, and biases with zeros
+        if parameter_name.endswith(".bias"):
+            torch.nn.init.normal_(parameter, std=0.1)
+        elif parameter.dim() == 1:
             torch.nn.init.uniform_(parameter, 0.5, 1.5)
     if config.model_type == "t5":
         enliven(model)
@@ -81,10 +92,14 @@ def make_odd(folder, name, ties, head, refused):
     for path in folder.glob("model*"):
         tensors |= load_file(path) if path.suffix == ".safetensors" else {}
         path.unlink()
-    embedding = tensors["shared.weight" if name == "t5" else "model.embed_tokens.weight"]
+    embedding = tensors[table_of(name)]
     tensors.pop("lm_head.weight", None)
-    if head != "no":
-        tensors["lm_head.weight"] = embedding.clone() if head == "equal" else torch.randn(embedding.shape) / 7
+    how, _, table = head.partition(" ")
+    if how == "only":
+        del tensors[table_of(name)]
+    if how != "no":
+        other = torch.randn(embedding.shape) / 7 if how == "other" else embedding.clone()
+        tensors[f"{table or 'lm_head'}.weight"] = other
     if refused.endswith(".bias"):
         tensors[refused] = torch.ones(48)
     save_file(tensors, folder / "model.safetensors", {"format": "pt"})
@@ -92,6 +107,11 @@ def make_odd(folder, name, ties, head, refused):
     if ties is None:
         del config["tie_word_embeddings"]
     (folder / "config.json").write_text(json.dumps(config))
+
+
+def table_of(name):
+    """The name of the embedding in transformers."""
+    return "shared.weight" if name == "t5" else "model.embed_tokens.weight"
 
 
 def enliven(model):
@@ -284,7 +304,10 @@ def is_read_right(programs, scratch, name, ties, head, refused):
     if code or refused:
         print(f"{title} code {code}: {said}")
         return code == 65 and refused != "" and refused in said
-    difference, worst_one = worst(load_file(scratch / "out"), expected(opened(folder), tensors))
+    want = expected(opened(folder), tensors)
+    if head.startswith("only "):
+        want[head.removeprefix("only ") + ".weight"] = want.pop(table_of(name))
+    difference, worst_one = worst(load_file(scratch / "out"), want)
     print(f"{title} {difference:.1e} {worst_one}; {said.partition(': ')[2] or 'nothing is said'}")
     return difference <= BOUND
 

@@ -3,6 +3,7 @@
 /// A decoder's parameters, in any layout.
 
 #include "engine/layers/attention.hpp"
+#include "engine/layers/bias.hpp"
 #include "engine/layers/mixture_of_experts.hpp"
 #include "engine/layers/rms_norm.hpp"
 #include "engine/layers/tokens/cross_entropy.hpp"
@@ -20,6 +21,8 @@ struct Block {
   N attention_norm;                          // (D)
   C query;                                   // (D, H d)
   K key, value;                              // (D, G d)
+  C query_bias;                              // (1, H d)   of a network with biases
+  K key_bias, value_bias;                    // (1, G d)
   R output;                                  // (H d, D)
   N feed_forward_norm;                       // (D)
   N router;                                  // (D, E) of a mixture
@@ -46,6 +49,9 @@ inline constexpr Part attention_norm{"attention_norm", [](auto& b) { return &b.a
 inline constexpr Part query{"query", [](auto& b) { return &b.query; }};
 inline constexpr Part key{"key", [](auto& b) { return &b.key; }};
 inline constexpr Part value{"value", [](auto& b) { return &b.value; }};
+inline constexpr Part query_bias{"query_bias", [](auto& b) { return &b.query_bias; }};
+inline constexpr Part key_bias{"key_bias", [](auto& b) { return &b.key_bias; }};
+inline constexpr Part value_bias{"value_bias", [](auto& b) { return &b.value_bias; }};
 inline constexpr Part output{"output", [](auto& b) { return &b.output; }};
 inline constexpr Part feed_forward_norm{"feed_forward_norm", [](auto& b) { return &b.feed_forward_norm; }};
 inline constexpr Part router{"router", [](auto& b) { return &b.router; }};
@@ -67,6 +73,7 @@ template <class Visit>
 void for_each_part_but_experts(const DecoderModel& m, const Visit& visit) {
   using namespace of_block;
   visit(attention_norm), visit(query), visit(key), visit(value), visit(output), visit(feed_forward_norm);
+  if (m.has_bias) visit(query_bias), visit(key_bias), visit(value_bias);
   if (m.is_mixture()) visit(router);
 }
 template <class Visit>

@@ -57,11 +57,17 @@ auto attend(Division& division, const W& w, const X& x, const Tokens& t, AnyKept
   const DecoderModel& m = division.m;
   k.n = rms_norm(x, w.attention_norm, m.epsilon, m.how, k.attention_norm);  // (T, D)
   const auto& n = division.all_rows(k.n);
-  k.q = rotary(matmul(n, w.query), t.sequences, t.positions, rotary_of(m));  // (T, H d)
-  k.k = rotary(matmul(n, w.key), t.sequences, t.positions, rotary_of(m));    // (T, G d)
-  k.v = matmul(n, w.value);                                                  // (T, G d)
-  k.o = division.attention(t, k, std::forward<More>(more)...);               // (T, H d)
-  return matmul(k.o, w.output);                                              // (T, D)
+  k.q = matmul(n, w.query);  // (T, H d)
+  k.k = matmul(n, w.key);    // (T, G d)
+  k.v = matmul(n, w.value);  // (T, G d)
+  if (m.has_bias) {
+    const auto ones = ones_for(n);  // (T, 1)
+    add_bias(k.q, ones, w.query_bias), add_bias(k.k, ones, w.key_bias), add_bias(k.v, ones, w.value_bias);
+  }
+  k.q = rotary(std::move(k.q), t.sequences, t.positions, rotary_of(m));
+  k.k = rotary(std::move(k.k), t.sequences, t.positions, rotary_of(m));
+  k.o = division.attention(t, k, std::forward<More>(more)...);  // (T, H d)
+  return matmul(k.o, w.output);                                 // (T, D)
 }
 template <IsDivision Division, class W, class D, class AnyKept, class Put, class... More>
 auto attend_backward(Division& division, const W& w, const D& d, const Tokens& t, AnyKept& k, const Put& put,
@@ -77,6 +83,12 @@ auto attend_backward(Division& division, const W& w, const D& d, const Tokens& t
   put(of_block::query, matmul(transposed(n), dq));                                                 // (D, H d)
   put(of_block::key, matmul(transposed(n), dk));                                                   // (D, G d)
   put(of_block::value, matmul(transposed(n), dv));                                                 // (D, G d)
+  if (m.has_bias) {
+    const auto ones = ones_for(n);                            // (T, 1)
+    put(of_block::query_bias, matmul(transposed(ones), dq));  // (1, H d)
+    put(of_block::key_bias, matmul(transposed(ones), dk));    // (1, G d)
+    put(of_block::value_bias, matmul(transposed(ones), dv));  // (1, G d)
+  }
   return norm_backward(of_block::attention_norm, division.of_attention(dq, dk, dv, w), w.attention_norm,
                        m.how, k.attention_norm, put);
 }

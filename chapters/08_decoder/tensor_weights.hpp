@@ -57,8 +57,8 @@ void load(const Checkpoint& c, const std::string& name, const Model& m, Communic
           Sharded<Axis>& p) {
   const Shape global = c.shape(name);
   const Index extent = global.at(Axis);
-  const bool is_of_heads =
-      name.ends_with("query") || name.ends_with("key") || name.ends_with("value") || name.ends_with("output");
+  const bool is_of_heads = name.ends_with("query") || name.ends_with("key") || name.ends_with("value") ||
+                           name.ends_with("_bias") || name.ends_with("output");
   const Range mine = is_of_heads ? TensorHeads(m, group.num_devices()).of(extent, group.device_id())
                                  : part(extent, group.num_devices(), group.device_id());
   p = Sharded<Axis>(group, c.slice(name, Axis, mine.begin, mine.end), global, mine.begin);

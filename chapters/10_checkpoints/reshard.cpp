@@ -24,6 +24,31 @@ std::string new_dtype(const Stored& tensor, const NewForm& form) {
   return form.dtype && safetensors::is_floating(tensor.dtype) ? *form.dtype : tensor.dtype;
 }
 
+/// Refuses to convert what has scales: they are tensors of their own, and would no longer fit. Says which other
+/// tensors have no floating type, and stay as they are. \throws Error file
+void require_convertible(const StoredCheckpoint& from) {
+  const bool is_folder = std::filesystem::is_directory(from.path());
+  const bool is_quantized = is_folder && has_model_config(from.path()) &&
+                            !read_model_config(from.path() + "/config.json")
+                                 .hyper_parameter("quantization_config", "{}")
+                                 .starts_with("{}");
+  std::map<std::string, std::vector<std::string>> others;  // by type
+  for (const auto& [name, tensor] : from.tensors())
+    if (!safetensors::is_floating(tensor.dtype)) others[tensor.dtype].push_back(name);
+  for (const auto& [type, names] : others) {
+    const std::string which = fmt::format("{} tensor{} of {}, the first \"{}\"", names.size(),
+                                          names.size() == 1 ? "" : "s", type, printable(names.front()));
+    if (is_quantized || type.starts_with("F8") || type == "I8")
+      throw Error(
+          Code::file,
+          "{}: --dtype: expected tensors of F64, F32, F16 or BF16 alone, given {}: numbers of few bits "
+          "have scales, which would not fit other types",
+          one_line(from.path()), which);
+    fmt::print(stderr, "{}: {}: not converted, since only floating types are\n", one_line(from.path()),
+               which);
+  }
+}
+
 /// Copies a tensor, piece by piece. Returns how many finite values became infinite.
 std::int64_t copy(const StoredCheckpoint& from, const SafetensorsLine& to, SafetensorsWriter& writer) {
   const Stored& tensor = from.tensors().at(to.name);
@@ -110,6 +135,8 @@ class Rewriting {
 int reshard(const std::string& from, const std::string& to, const NewForm& form) {
   const StoredCheckpoint stored(from);
   stored.require_whole();
+  if (form.dtype) require_convertible(stored);
+  if (stored.manifest() && form.is_unverified) say_not_verified(from, *stored.manifest());
   if (stored.manifest() && !form.is_unverified)
     for (const auto& [file, digest] : stored.manifest()->digests) verify_digest(from, file, digest);
   FolderReplacement folder(to);

@@ -43,15 +43,18 @@ StoredCheckpoint::StoredCheckpoint(const std::string& path) : path_(path) {
   if (manifest_ && manifest_->format == "distributed") {
     add_parts(manifest_->tensors);
   } else {
-    for (const std::string& stem : stems)
-      if (has_name(folder_ + stem + ".safetensors.index.json"))
-        add_indexed(stem), has_index = true;
-      else
-        add_all(stem);
+    for (const std::string& stem : stems) switch (stored_in(path, stem)) {
+        case StoredIn::one_file:
+          add_file(stem + ".safetensors");
+          break;
+        case StoredIn::indexed_files:
+          add_indexed(stem), has_index = true;
+          break;
+        case StoredIn::neither:
+          add_all(stem);
+      }
   }
-  if (files_.empty() && !has_index)
-    bad_file(path, "no parameters", fmt::format("model.safetensors or {}", TensorIndex::file_name),
-             "neither");
+  if (files_.empty() && !has_index) refuse_without_parameters(path);
   note_other_files();
 }
 
@@ -113,7 +116,11 @@ void StoredCheckpoint::add_parts(const std::map<std::string, StoredParts>& tenso
 void StoredCheckpoint::note_other_files() {
   for (const std::string& name : files_of(path_))
     if (!files_.contains(name))
-      problems_.push_back(fmt::format("{}: too much: the index does not name this file", printable(name)));
+      problems_.push_back(
+          fmt::format("{}: too much: {}", printable(name),
+                      stored_in(path_, name.substr(0, name.find_first_of(".-"))) == StoredIn::one_file
+                          ? "readers take model.safetensors alone, which is there"
+                          : "the index does not name this file"));
 }
 
 std::map<std::string, std::uint64_t> StoredCheckpoint::bytes_by_file() const {

@@ -20,8 +20,9 @@ struct Stored {
   std::string stem() const { return parts.front().file.starts_with("optimizer") ? "optimizer" : "model"; }
 };
 
-/// One safetensors file; or a folder with a file, with several and their index, or with a manifest of parts.
-/// Of a folder without an index, all files that are called like parts of a model count.
+/// One safetensors file; or a folder with a file, with several and their index, or with a manifest of parts. (With
+/// a file and an index, the file counts, as for all readers.) Of a folder with neither, all files that are called
+/// like parts of a model count.
 class StoredCheckpoint {
  public:
   /// \throws Error file when a file of it cannot be read or is malformed

@@ -93,6 +93,10 @@ def foreign_files():
     files["t5_network/model.safetensors"] = {
         t5_name(name): tensor(*shape).T if re.search("block_.*[^m]$", name) else tensor(*shape)
         for name, shape in shardbook_decoder.t5_shapes_of(sizes).items() if not name.startswith("encoder/block_1")}
+    network = files["t5_network/model.safetensors"]
+    files["t5_one_name/model.safetensors"] = without(network, "shared.weight") | {
+        "decoder.embed_tokens.weight": network["shared.weight"]}
+    files["t5_two_tables/model.safetensors"] = network | {"encoder.embed_tokens.weight": 2 * network["shared.weight"]}
     return files
 
 

@@ -232,7 +232,7 @@ std::vector<TestCase> cases_of_decoders(const Accepts& accepts) {
       all.push_back({made, batch});
   };
   DecoderModel windowed = decoder_model(2, 10, 6, 2, 2, 7, 13);
-  windowed.window = 3, windowed.is_tied = true;
+  windowed.window = 3, windowed.is_tied = true, windowed.has_bias = true;
   add(decoder_model(1, 6, 3, 3, 2, 5, 11), 5, 3);
   add(windowed, 7, 2);
   add(decoder_model(2, 8, 4, 2, 4, 5, 7, 5), 3, 5);

@@ -199,6 +199,62 @@ TEST_CASE("checkpoints: what is missing or too much is named, and such a checkpo
   CHECK(to.names() == before);
 }
 
+TEST_CASE("checkpoints: numbers of few bits have scales, and are not left beside converted ones") {
+  const Folder from, to;
+  auto save_with = [&](const std::string& dtype, const std::string& config) {
+    std::string header = R"({"w":{"dtype":")" + dtype + R"(","shape":[8],"data_offsets":[4,)" +
+                         std::to_string(4 + 8 * safetensors::element_bytes(dtype)) +
+                         R"(]},"w_scale_inv":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})";
+    save(from, file_of(header, std::string(4 + 8 * safetensors::element_bytes(dtype), '\1')),
+         "model.safetensors");
+    save(from, config, "config.json");
+  };
+  const NewForm to_bf16 = {"gathered", 0, "BF16"}, as_it_is = {"gathered", 0, std::nullopt};
+  const std::string plain = R"({"torch_dtype":"float32"})";
+  const std::string quantized = R"({"torch_dtype":"float32","quantization_config":{"bits":4}})";
+  for (const auto& [dtype, config] : std::vector<std::pair<std::string, std::string>>{{"F8_E4M3", plain},
+                                                                                      {"F8_E5M2", plain},
+                                                                                      {"F8_E8M0", plain},
+                                                                                      {"I8", plain},
+                                                                                      {"U8", quantized},
+                                                                                      {"I32", quantized}}) {
+    CAPTURE(dtype);
+    save_with(dtype, config);
+    check_error([&] { reshard(from.path, to.path, to_bf16); }, Code::file, from.path,
+                "--dtype: expected tensors of F64, F32, F16 or BF16 alone, given 1 tensor of " + dtype +
+                    ", the first \"w\"");
+    CHECK(to.names().empty());
+    CHECK(reshard(from.path, to.path, as_it_is) == 0);
+    CHECK(contents(to / "config.json") == config);
+    std::filesystem::remove_all(to.path), std::filesystem::create_directory(to.path);
+  }
+  save_with("I64", plain);  // an index or a mask, which has no scale
+  CHECK(reshard(from.path, to.path, to_bf16) == 0);
+  CHECK(stored_types(to.path) == std::map<std::string, std::string>{{"w", "I64"}, {"w_scale_inv", "BF16"}});
+}
+
+TEST_CASE("checkpoints: every reader takes one file before an index, and says what a folder has instead") {
+  const Folder from, both;
+  write_model(from);
+  reshard(from.path, both.path, {"sharded", 20, std::nullopt});
+  write_safetensors(both / "model.safetensors", {{"alone", {{1}, {5}}}});
+  save(both, "{}", "config.json");
+  const std::vector<std::string> alone = {"alone"};
+  CHECK(open_stored(both.path)->names() == alone);
+  CHECK(open_model_folder(both.path).parameters->names() == alone);
+  CHECK(stored_types(both.path).size() == 1);
+  const StoredCheckpoint stored(both.path);
+  CHECK(stored.tensors().size() == 1);
+  REQUIRE_FALSE(stored.problems().empty());
+  CHECK_THAT(stored.problems()[0],
+             contains("too much: readers take model.safetensors alone, which is there"));
+  const Folder other;
+  save(other, "", "pytorch_model.bin");
+  const std::string given = "given neither; there is pytorch_model.bin";
+  check_error([&] { open_stored(other.path); }, Code::file, other.path, given);
+  check_error([&] { StoredCheckpoint refused(other.path); }, Code::file, other.path, given);
+}
+
 TEST_CASE("checkpoints: a difference is told in units in the last place, with its first index") {
   const Folder one, other;
   const float next = std::nextafter(std::nextafter(4.0F, 5.0F), 5.0F);

@@ -139,7 +139,10 @@ TEST_CASE("dispatch: memory is told by place, and its unit must be there") {
 
 TEST_CASE("dispatch: what stays whole follows from the activations that are live") {
   CHECK(classes(kept_whole(decoder_network(small_decoder(3, true)))) == Names{"MistralDecoderLayer"});
-  CHECK(classes(kept_whole(decoder_network(small_decoder(3, true), true))) == Names{"LlamaDecoderLayer"});
+  for (const auto& [family, layer] : std::map<std::string, std::string>{
+           {"llama", "LlamaDecoderLayer"}, {"qwen2", "Qwen2DecoderLayer"}, {"gemma", "GemmaDecoderLayer"}})
+    CHECK(classes(kept_whole(decoder_network(small_decoder(3, true), family))) == Names{layer});
+  CHECK(classes(kept_whole(gpt2_network({"tiny", {{"n_layer", "2"}}, nullptr}))) == Names{"GPT2Block"});
   CHECK(classes(kept_whole(decoder_network(small_decoder(3, false, 4)))) == Names{"MixtralDecoderLayer"});
   // transformers 5.23 lists T5Block. But between the block's residual blocks, only one activation is live.
   T5Model gated = small_t5();

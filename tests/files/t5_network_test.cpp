@@ -108,7 +108,8 @@ TEST_CASE("t5: what a file does not say is what the family's config class has") 
   check_refused({{"d_model", "absent"}}, "shared.weight: expected (7, 512)" + wider + "(7, 4)");
   check_refused({{"d_kv", "absent"}}, "SelfAttention.q.weight: expected (128, 4)" + wider + "(6, 4)");
   check_refused({{"d_ff", "absent"}}, "DenseReluDense.wi.weight: expected (2048, 4)" + wider + "(5, 4)");
-  check_refused({{"num_heads", "null"}}, "expected (8, 8)" + wider + "(8, 2)");
+  check_refused({{"num_heads", "absent"}}, "expected (8, 8)" + wider + "(8, 2)");
+  check_refused({{"num_heads", "null"}}, "num_heads: expected a number of 1 or more, given null");
   check_refused({{"num_layers", "absent"}}, "expected a parameter encoder.block.2.");
   check_refused({{"feed_forward_proj", "gated-gelu"}}, "wi_0.weight, given none of that name");
   check_refused({{"num_decoder_layers", "absent"}}, "expected a parameter decoder.block.1.");  // as encoder's
@@ -165,10 +166,63 @@ TEST_CASE("t5: what says whether logits are scaled is true or false") {
       0.5F);
 }
 
-TEST_CASE("t5: tensors that a T5 does not have are refused; copies of the embedding are not read") {
+TEST_CASE("t5: tensors that a T5 does not have are refused") {
   check_error([] { t5_model(a_t5({}, {}, "input_patch_embedding.weight")); }, Code::file, "tiny",
               "input_patch_embedding.weight: expected the parameters of a t5 alone, given another one");
-  CHECK(t5_model(a_t5({}, {}, "encoder.embed_tokens.weight")).is_tied);
+}
+
+TEST_CASE("t5: a gate of another activation has the same sizes, and other results") {
+  const Config silu = {
+      {"feed_forward_proj", "gated-silu"}, {"dense_act_fn", "silu"}, {"is_gated_act", "true"}};
+  check_refused(silu, "feed_forward_proj: expected relu or gated-gelu, given gated-silu");
+  CHECK(t5_model({"tiny", a_t5(silu).config, nullptr}, Reading::sizes).has_gate());
+  const ForeignModel gelu = {"tiny", a_t5({{"feed_forward_proj", "gelu"}}).config, nullptr};  // keeps more
+  check_error([&] { t5_model(gelu, Reading::sizes); }, Code::file, "tiny",
+              "feed_forward_proj: expected relu or");
+  check_refused({{"hidden_size", "5"}}, "hidden_size: expected 4, given 5");
+}
+
+TEST_CASE("t5: the embedding may be stored under any of its names, and tables that differ are refused") {
+  const std::string shared = "shared.weight", encoder = "encoder.embed_tokens.weight";
+  const std::string decoder = "decoder.embed_tokens.weight", head = "lm_head.weight";
+  auto a_t5_with = [&](const std::map<std::string, float>& tables) {
+    std::map<std::string, HostTensor> tensors;
+    const ForeignModel model = a_t5({});
+    for (const std::string& name : model.parameters->names())
+      if (name != shared)
+        tensors[name] = {model.parameters->shape(name),
+                         model.parameters->read(name, all_of(model.parameters->shape(name)))};
+    for (const auto& [name, last] : tables) {
+      tensors[name] = {{7, 4}, std::vector<float>(28, 1)};
+      tensors[name].values.back() = last;
+    }
+    return ForeignModel{"tiny", model.config, host_checkpoint(std::move(tensors), "tiny")};
+  };
+  auto stored_as = [&](const std::map<std::string, float>& tables) {
+    const ForeignModel model = a_t5_with(tables);
+    const T5Model m = t5_model(model);
+    CHECK(m.is_tied);
+    const std::string table = t5_table(model, m);
+    CHECK(t5_names(m, table).at(embedding_name()).name == table);
+    return table;
+  };
+  for (const std::string& name : {shared, encoder, decoder, head}) CHECK(stored_as({{name, 2}}) == name);
+  CHECK(stored_as({{shared, 2}, {encoder, 2}, {decoder, 2}, {head, 2}}) == shared);
+  CHECK(stored_as({{encoder, 2}, {decoder, 2}}) == encoder);
+  CHECK_FALSE(t5_model(a_t5_with({{decoder, 2}, {head, 3}})).is_tied);
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  auto refused = [&](const std::map<std::string, float>& tables, const std::string& reason) {
+    check_error([&] { t5_model(a_t5_with(tables)); }, Code::file, "tiny", reason);
+  };
+  for (const float other : {3.0F, nan})
+    refused({{shared, 2}, {encoder, 2}, {decoder, other}},
+            decoder +
+                ": expected the values of shared.weight, as they are one table, given others, the first in "
+                "row 6");
+  refused({{encoder, 2}, {decoder, 3}}, decoder + ": expected the values of encoder.embed_tokens.weight");
+  refused({}, "expected a parameter shared.weight, given none of that name; there are ");
+  check_error([] { t5_model(a_t5({}, {}, "encoder.embed_tokens.weight")); }, Code::file, "tiny",
+              "expected a matrix with the shape (7, 4) of shared.weight, as they are one table, given (1,)");
 }
 
 TEST_CASE("t5: a tokenizer's settings are ignored; the start token is read") {
@@ -181,6 +235,7 @@ TEST_CASE("t5: a tokenizer's settings are ignored; the start token is read") {
 TEST_CASE("t5: a network of another family is refused, and the variants that read it are named") {
   check_refused({{"model_type", "mistral"}},
                 "model_type: expected t5, given mistral, which the variants without t5- read");
-  check_error([] { mistral_model(a_t5()); }, Code::file, "tiny",
-              "model_type: expected llama or mistral or mixtral, given t5, which the variants t5-... read");
+  check_error(
+      [] { mistral_model(a_t5()); }, Code::file, "tiny",
+      "model_type: expected llama or mistral or mixtral or qwen2, given t5, which the variants t5-... read");
 }

@@ -12,6 +12,14 @@ MISTRAL = {"model_type": "mistral", "vocab_size": 11, "hidden_size": 8, "interme
 MIXTRAL = {"model_type": "mixtral", "hidden_size": 8, "num_attention_heads": 4, "head_dim": 2,
            "rope_theta": 5, "num_local_experts": 3, "num_experts_per_tok": 2, "sliding_window": 7,
            "rope_scaling": None}
+LLAMA = {"model_type": "llama", "hidden_size": 8, "num_attention_heads": 4, "num_hidden_layers": 2,
+         "rope_scaling": {"rope_type": "llama3", "factor": 8.0, "partial_rotary_factor": 1.0}, "pretraining_tp": 1,
+         "layer_types": ["full_attention", "full_attention"], "is_llama_config": True, "rope_interleaved": False,
+         "pruned_heads": {}, "unsloth_version": "1", "max_length": 20, "pad_token_id": -1, "auto_map": {"a": ""}}
+QWEN2 = {"model_type": "qwen2", "hidden_size": 8, "num_attention_heads": 4, "num_hidden_layers": 2, "head_dim": "2",
+         "num_key_value_heads": 4, "use_sliding_window": True, "sliding_window": 5, "max_window_layers": 0}
+GEMMA = {"model_type": "gemma", "hidden_activation": "gelu_pytorch_tanh", "num_hidden_layers": 1, "hidden_size": 8,
+         "attention_bias": False, "quantization_config": None}
 T5 = {"model_type": "t5", "vocab_size": 11, "d_model": 8, "d_kv": 2, "d_ff": 12, "num_layers": 2,
       "num_decoder_layers": 1, "num_heads": 4, "relative_attention_num_buckets": 8,
       "feed_forward_proj": "gated-gelu", "layer_norm_epsilon": 1e-6, "decoder_start_token_id": 0,
@@ -47,7 +55,7 @@ MANIFESTS = {
     "overflow": {"format": "distributed", "digests": {},
                  "tensors": {"w": {"shape": [2**62, 2**62], "parts": []}, "s": {"shape": [], "parts": []}}},
 }
-CONFIGS = {"mistral": MISTRAL, "mixtral": MIXTRAL, "t5": T5}
+CONFIGS = {"mistral": MISTRAL, "mixtral": MIXTRAL, "t5": T5, "llama": LLAMA, "qwen2": QWEN2, "gemma": GEMMA}
 RAW = [  # texts that json.dumps does not write
     ("header", "escaped",
      struct.pack("<Q", 4) + b'{"\\u0061":{"dt\\u0079pe":"F32","shape":[1],"data_offsets":[0,4]}}  '),

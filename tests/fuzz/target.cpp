@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -105,17 +106,20 @@ void index(std::string_view text) {
 void config(std::string_view text) {
   const ForeignModel model = parse_model_config(text, path);
   require(model.config.size() >= json::parse(text).size(), "every hyper-parameter of the text is there");
-  refuse_or([&] {
-    const DecoderModel m = mistral_model(model);
-    require(m.heads % m.key_heads == 0 && m.head_dim > 0 && m.top_k <= m.experts, "heads and experts fit");
-    for (const Parameter& p : m.parameters())
-      require(std::ranges::min(p.shape) > 0, "sizes are not negative, and do not overflow");
-  });
-  refuse_or([&] {
-    const T5Model m = t5_model(model);
-    for (const Parameter& p : m.parameters())
-      require(std::ranges::min(p.shape) > 0, "sizes are not negative, and do not overflow");
-  });
+  for (const Reading reading : {Reading::values, Reading::sizes}) {
+    refuse_or([&] {
+      const DecoderModel m = mistral_model(model, reading);
+      require(m.heads % m.key_heads == 0 && m.head_dim > 0 && m.top_k <= m.experts, "heads and experts fit");
+      require(std::isfinite(m.epsilon) && std::isfinite(m.rope_base), "numbers are finite");
+      for (const Parameter& p : m.parameters())
+        require(std::ranges::min(p.shape) > 0, "sizes are not negative, and do not overflow");
+    });
+    refuse_or([&] {
+      const T5Model m = t5_model(model, reading);
+      for (const Parameter& p : m.parameters())
+        require(std::ranges::min(p.shape) > 0, "sizes are not negative, and do not overflow");
+    });
+  }
 }
 
 void manifest(std::string_view text) {

@@ -1,4 +1,4 @@
-#include <fmt/format.h>
+#include <cctype>
 
 #include "families.hpp"
 
@@ -7,7 +7,7 @@ namespace shard::dispatch {
 namespace {
 
 Module feed_forward(const DecoderModel& m, const std::string& family) {
-  const Module activation{"act_fn", "SiLUActivation"};
+  const Module activation{"act_fn", family == "Gemma" ? "GELUTanh" : "SiLUActivation"};
   if (!m.is_mixture())
     return {"mlp",
             family + "MLP",
@@ -30,8 +30,10 @@ Module block(const DecoderModel& m, const std::string& family, Index number) {
           {{"self_attn",
             family + "Attention",
             {},
-            {linear("q_proj", m.query_width(), m.model_dim), linear("k_proj", m.key_width(), m.model_dim),
-             linear("v_proj", m.key_width(), m.model_dim), linear("o_proj", m.model_dim, m.query_width())}},
+            {linear("q_proj", m.query_width(), m.model_dim, m.has_bias),
+             linear("k_proj", m.key_width(), m.model_dim, m.has_bias),
+             linear("v_proj", m.key_width(), m.model_dim, m.has_bias),
+             linear("o_proj", m.model_dim, m.query_width())}},
            feed_forward(m, family),
            vector("input_layernorm", family + "RMSNorm", m.model_dim),
            vector("post_attention_layernorm", family + "RMSNorm", m.model_dim)}};
@@ -69,25 +71,26 @@ std::vector<Step> flow_of(const DecoderModel& m) {
 
 }  // namespace
 
-Network decoder_network(const DecoderModel& m, bool is_llama) {
-  const std::string family = m.is_mixture() ? "Mixtral" : is_llama ? "Llama" : "Mistral";
+Network decoder_network(const DecoderModel& m, const std::string& of_family) {
+  const std::string name = m.is_mixture() ? "mixtral" : of_family;
+  const std::string family = static_cast<char>(std::toupper(name[0])) + name.substr(1);
   Module layers{"layers", "ModuleList"};
   for (Index b = 0; b < m.num_blocks; ++b) layers.children.push_back(block(m, family, b));
   const ModuleTensor frequencies{"inv_freq", m.head_dim / 2, "F32", true};
   ModuleTensor original = frequencies;
   original.name = "original_inv_freq";
+  Module table = embedding("embed_tokens", m.vocabulary, m.model_dim);
+  if (name == "gemma")
+    table.class_name = "GemmaTextScaledWordEmbedding", table.tensors.push_back({"embed_scale", 1, "", true});
   Module model{"model",
                family + "Model",
                {},
-               {embedding("embed_tokens", m.vocabulary, m.model_dim),
+               {std::move(table),
                 std::move(layers),
                 vector("norm", family + "RMSNorm", m.model_dim),
                 {"rotary_emb", family + "RotaryEmbedding", {frequencies, original}}}};
   Network network{
-      (m.is_mixture() ? "mixtral, "
-       : is_llama     ? "llama, "
-                      : "mistral, ") +
-          m.describe(),
+      name + ", " + m.describe(),
       {"", family + "ForCausalLM", {}, {std::move(model), linear("lm_head", m.vocabulary, m.model_dim)}},
       {},
       flow_of(m)};

@@ -1,6 +1,7 @@
 #pragma once
 
-/// The module trees of the supported families: Llama, Mistral, Mixtral and T5, as in transformers 5.23.
+/// The module trees of the supported families: Llama, Mistral, Mixtral, Qwen2, Gemma, T5 and GPT-2, as in
+/// transformers 5.24.
 
 #include <map>
 
@@ -10,8 +11,10 @@
 
 namespace shard::dispatch {
 
-inline Module linear(const std::string& name, Index rows, Index columns) {
-  return {name, "Linear", {{"weight", rows * columns}}};
+inline Module linear(const std::string& name, Index rows, Index columns, bool has_bias = false) {
+  Module module{name, "Linear", {{"weight", rows * columns}}};
+  if (has_bias) module.tensors.push_back({"bias", rows});
+  return module;
 }
 inline Module embedding(const std::string& name, Index rows, Index columns) {
   return {name, "Embedding", {{"weight", rows * columns}}};
@@ -26,9 +29,11 @@ inline void append(std::vector<Step>& flow, const std::string& parent, const std
     flow.push_back({step.module.empty() ? parent : path_of(parent, step.module), step.reads, step.writes});
 }
 
-/// A Mixtral if it has experts; else a Llama or a Mistral, which differ in their classes' names.
-Network decoder_network(const DecoderModel& model, bool is_llama = false);
+/// A Mixtral if it has experts; else a network of this family. Most differ in their classes' names alone.
+Network decoder_network(const DecoderModel& model, const std::string& family = "mistral");
 Network t5_network(const T5Model& model);
+/// A GPT-2, which no engine runs. \throws Error file for hyper-parameters that could change its sizes
+Network gpt2_network(const ForeignModel& model);
 
 /// The network of a folder with config.json, or of that file alone. If the folder has parameters, the files'
 /// headers give the types of elements, otherwise config.json does. \throws Error file as the reader of

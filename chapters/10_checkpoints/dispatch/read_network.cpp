@@ -42,7 +42,10 @@ std::string configured_type(const ForeignModel& model) {
 void set_types(Module& module, const std::string& path, const std::map<std::string, std::string>& stored,
                const std::string& otherwise) {
   for (ModuleTensor& tensor : module.tensors) {
-    if (tensor.is_buffer) continue;
+    if (tensor.is_buffer) {
+      if (tensor.dtype.empty()) tensor.dtype = otherwise;
+      continue;
+    }
     const auto found = stored.find(stored_name(path_of(path, tensor.name)));
     tensor.dtype = found == stored.end() ? otherwise : found->second;
   }
@@ -54,15 +57,20 @@ void set_types(Module& module, const std::string& path, const std::map<std::stri
 Network read_network(const std::string& path) {
   std::error_code ignored;
   const bool is_folder = fs::is_directory(path, ignored);
-  const bool has_parameters =
-      is_folder && (has_name(path + "/model.safetensors") || has_name(path + '/' + TensorIndex::file_name));
+  const bool has_parameters = is_folder && stored_in(path) != StoredIn::neither;
   const ForeignModel model =
       has_parameters ? open_model_folder(path) : read_model_config(is_folder ? path + "/config.json" : path);
   const std::string family = model.hyper_parameter("model_type", "");
-  Network network =
-      family == "t5" ? t5_network(t5_model(model)) : decoder_network(mistral_model(model), family == "llama");
-  set_types(network.root, "", has_parameters ? stored_types(path) : std::map<std::string, std::string>{},
-            configured_type(model));
+  Network network = family == "gpt2" ? gpt2_network(model)
+                    : family == "t5" ? t5_network(t5_model(model, Reading::sizes))
+                                     : decoder_network(mistral_model(model, Reading::sizes), family);
+  std::map<std::string, std::string> types;
+  if (has_parameters) types = stored_types(path);
+  for (const std::vector<std::string>& group : network.tied)  // files may keep any of their names
+    for (const std::string& stored : group)
+      if (const auto found = types.find(stored); found != types.end())
+        for (const std::string& other : group) types.try_emplace(other, found->second);
+  set_types(network.root, "", types, configured_type(model));
   return network;
 }
 

@@ -16,7 +16,7 @@ namespace shard::dispatch {
 struct ModuleTensor {
   std::string name;  ///< within the module: "weight"
   Index elements = 0;
-  std::string dtype = "F32";  ///< in the spelling of safetensors
+  std::string dtype = "F32";  ///< in the spelling of safetensors; empty: that of config.json
   bool is_buffer = false;     ///< computed when the module is made, and not stored in files
 };
 

@@ -36,12 +36,12 @@ Line line_of(const SavedTensors& saved, const Plan& plan, const std::string& nam
   const Shape& shape = plan.at(name).shape;
   const auto foreign = saved.stored_as.find(name);
   if (foreign == saved.stored_as.end()) return {name, {name, "F32", shape}, false};
-  const auto& [theirs, is_transposed] = foreign->second;
-  const auto type = saved.types.find(theirs);
+  const ForeignName& theirs = foreign->second;
+  const auto type = saved.types.find(theirs.name);
   const bool is_floating = type != saved.types.end() && safetensors::is_floating(type->second);
   return {name,
-          {theirs, is_floating ? type->second : "F32", is_transposed ? Shape{shape[1], shape[0]} : shape},
-          is_transposed};
+          {theirs.name, is_floating ? type->second : "F32", theirs.stored_shape(shape)},
+          theirs.is_transposed};
 }
 
 void write(SafetensorsWriter& writer, std::span<const float> values, const std::string& dtype = "F32") {

@@ -1,6 +1,9 @@
 #include "engine/checkpoints/saved_checkpoint.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cstdio>
 
 #include "engine/basics/printable.hpp"
 #include "engine/files/model_folder.hpp"
@@ -74,6 +77,14 @@ void verify_digest(const std::string& folder, const std::string& file, const std
   const std::string path = folder + '/' + file;
   if (const std::string given = digest_of_file(path); given != digest)
     bad_file(path, "damaged", "a digest of " + printable(digest, 40), given);
+}
+
+void say_not_verified(const std::string& folder, const Manifest& manifest) {
+  if (manifest.digests.empty()) return;
+  const std::size_t more = manifest.digests.size() - 1;
+  fmt::print(stderr, "{}: not compared with {}: {}{}, since --no-verify leaves it out\n", one_line(folder),
+             more > 0 ? "their digests" : "its digest", printable(manifest.digests.begin()->first),
+             more > 0 ? fmt::format(" and {} more file{}", more, more == 1 ? "" : "s") : "");
 }
 
 void verify_digests(Communicator& group, const std::string& folder, const Manifest& manifest) {

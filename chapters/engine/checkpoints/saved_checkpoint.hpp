@@ -21,6 +21,9 @@ void verify_digest(const std::string& folder, const std::string& file, const std
 /// when one is damaged
 void verify_digests(Communicator& group, const std::string& folder, const Manifest& manifest);
 
+/// Says on standard error which files were not compared with their digests, since the user wished so.
+void say_not_verified(const std::string& folder, const Manifest& manifest);
+
 /// Saves the parameters, the optimizer's state, and the record. `order`: the names of all parameters. A
 /// collective. \throws Error file
 void save_training(ShardedEngine& engine, Optimizer& optimizer, const std::vector<std::string>& order,

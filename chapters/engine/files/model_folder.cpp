@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <set>
 
+#include "engine/basics/near_names.hpp"
 #include "engine/basics/printable.hpp"
 #include "engine/files/json_file.hpp"
 #include "engine/files/regular_file.hpp"
@@ -123,10 +124,14 @@ struct FlatConfig {
                  std::to_string(max_name_bytes) + " bytes in all, those of objects before each of theirs",
                  "more");
       if (value.is_object()) add(value, before + name + ".");
-      values[before + name] = value.is_string()       ? value.get<std::string>()
-                              : value.is_structured() ? value.type_name()
-                                                      : value.dump();
+      values[before + name] = text_of(value);
     }
+  }
+  static std::string text_of(const nlohmann::json& value) {
+    if (value.is_object()) return value.empty() ? "{}" : "object";
+    if (!value.is_string()) return value.dump();
+    const std::string& text = value.get_ref<const std::string&>();
+    return text.empty() || nlohmann::json::accept(text) ? value.dump() : text;
   }
 };
 
@@ -138,16 +143,33 @@ ForeignModel config_in(const nlohmann::json& json, const std::string& path) {
 
 }  // namespace
 
+StoredIn stored_in(const std::string& folder, const std::string& stem) {
+  const std::string one = folder + '/' + stem + ".safetensors";
+  if (has_name(one)) return StoredIn::one_file;
+  return has_name(one + ".index.json") ? StoredIn::indexed_files : StoredIn::neither;
+}
+
+void refuse_without_parameters(const std::string& folder, const std::string& stem) {
+  const std::string name = stem + ".safetensors";
+  bad_file(folder, "no parameters", name + " or " + name + ".index.json",
+           "neither" + names_near(name, names_in(folder)));
+}
+
 std::unique_ptr<Checkpoint> open_stored(const std::string& folder, const std::string& stem) {
-  const std::string name = stem + ".safetensors", one = folder + '/' + name, index = one + ".index.json";
-  if (has_name(one)) return open_checkpoint(one);
-  if (has_name(index)) return std::make_unique<IndexedCheckpoint>(folder, index);
-  bad_file(folder, "no parameters", name + " or " + name + ".index.json", "neither");
+  const std::string one = folder + '/' + stem + ".safetensors";
+  switch (stored_in(folder, stem)) {
+    case StoredIn::one_file:
+      return open_checkpoint(one);
+    case StoredIn::indexed_files:
+      return std::make_unique<IndexedCheckpoint>(folder, one + ".index.json");
+    default:
+      refuse_without_parameters(folder, stem);
+  }
 }
 
 std::map<std::string, std::string> stored_types(const std::string& folder) {
   std::set<std::string> files;
-  if (has_name(folder + "/model.safetensors"))
+  if (stored_in(folder) == StoredIn::one_file)
     files.insert("model.safetensors");
   else
     for (const auto& [tensor, file] : read_tensor_index(folder + '/' + TensorIndex::file_name).file_of)

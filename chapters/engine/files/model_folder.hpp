@@ -28,6 +28,12 @@ TensorIndex read_tensor_index(const std::string& path);
 
 /// Whether a folder has a config.json.
 bool has_model_config(const std::string& folder);
+/// Where a folder has the tensors of a stem. Every reader takes the file STEM.safetensors before the files that
+/// STEM.safetensors.index.json lists, as Hugging Face's library does.
+enum class StoredIn { one_file, indexed_files, neither };
+StoredIn stored_in(const std::string& folder, const std::string& stem = "model");
+/// \throws Error file: a folder has neither, but these files
+[[noreturn]] void refuse_without_parameters(const std::string& folder, const std::string& stem = "model");
 /// The tensors of a folder's file STEM.safetensors, or of the files that STEM.safetensors.index.json lists.
 /// \throws Error file
 std::unique_ptr<Checkpoint> open_stored(const std::string& folder, const std::string& stem = "model");

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "engine/basics/printable.hpp"
+#include "engine/device/books/memory.hpp"
 #include "engine/device/communicator/checked_communicator.hpp"
 #include "engine/device/communicator/fault.hpp"
 #include "engine/program/command_line.hpp"
@@ -108,8 +109,10 @@ int run_command(Communicator& believing, const Chapter& chapter, Arguments& argu
   if (arguments.command == "gradients") return gradients(group, variant, arguments);
   if (arguments.command == "infer") return infer(group, variant, arguments);
   if (arguments.command == "generate") return generate(group, variant, arguments);
-  require_room_for_parameters(group, *variant.workload->make(arguments.options), arguments);
-  arguments.options = with_default_network(group.num_devices(), chapter, variant, arguments.options);
+  if (tensors_have_elements())
+    require_room_for_parameters(group, *network_of(*variant.workload, arguments), arguments);
+  if (arguments.config.empty())
+    arguments.options = with_default_network(group.num_devices(), chapter, variant, arguments.options);
   if (arguments.command == "owns") return owns(group, variant, arguments);
   if (arguments.command == "train") return train(group, chapter, variant, arguments);
   refuse(Code::internal, "command", "one that run_command calls", arguments.command);

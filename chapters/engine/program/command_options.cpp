@@ -272,14 +272,18 @@ void add_generate(CLI::App& app, const Chapter& chapter, Arguments& a) {
       ->capture_default_str();
 }
 
+void add_config(CLI::App& command, Arguments& a) {
+  add(command, "--config", "FILE", a.config, "A network as another library describes it: its config.json",
+      path);
+}
+
 void add_costs(CLI::App& app, const Chapter& chapter, const Options& defaults, Arguments& a) {
   CLI::App* costs = app.add_subcommand(
       "costs",
       "Print what a step of each variant sends, computes and holds: it runs on tensors without memory");
   add(*costs, "--variant", "NAME", a.only_variant, "Only this one, on each device",
       one_of(names_of(chapter.variants)));
-  add(*costs, "--config", "FILE", a.config, "A network as another library describes it: its config.json",
-      path);
+  add_config(*costs, a);
   costs->add_flag("--json", a.json, "As JSON, with each device's bytes");
   add_rows(*costs, chapter, a, "Rows of the global batch");
   DeclaredOptions declared = add_declared(*costs, chapter, a);
@@ -290,6 +294,7 @@ void add_costs(CLI::App& app, const Chapter& chapter, const Options& defaults, A
 void add_owns(CLI::App& app, const Chapter& chapter, const Options& defaults, Arguments& a) {
   CLI::App* owns = app.add_subcommand("owns", "Print which part of each parameter each device has");
   DeclaredOptions declared = add_common(*owns, chapter, a);
+  add_config(*owns, a);
   for (const Variant& v : chapter.variants) declared.add(v.workload->training_options(), defaults);
 }
 

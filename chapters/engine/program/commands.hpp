@@ -60,6 +60,9 @@ int run_chapter(Communicator& group, const Chapter& chapter, const std::vector<s
 /// Trains, checks the exact mode and the closed forms, and prints the chapter's row. Returns 0, or 86 when a
 /// gradient or a figure differs.
 int train(Communicator& group, const Chapter& chapter, const Variant& variant, const Arguments& arguments);
+/// The network of --config, or else of the options. \throws Error file; usage for an option that config.json
+/// determines
+std::shared_ptr<Workload> network_of(const WorkloadKind& kind, const Arguments& arguments);
 /// Prints, on device 0, what this variant, or each that trains such networks, sends, computes and holds in a
 /// training step. Tensors need no elements.
 int costs(Communicator& group, const Chapter& chapter, const Variant& variant, const Arguments& arguments);

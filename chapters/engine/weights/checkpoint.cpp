@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "engine/basics/near_names.hpp"
 #include "engine/basics/ranges.hpp"
 #include "engine/device/books/memory.hpp"
 
@@ -22,7 +23,8 @@ Index indices_of_piece(const Ranges& part, std::size_t axis) {
 }  // namespace
 
 void Checkpoint::refuse_unknown(const std::string& name) const {
-  throw Error(Code::file, "{}: expected a parameter {}, given none of that name", source(), name);
+  throw Error(Code::file, "{}: expected a parameter {}, given none of that name{}", source(), name,
+              names_near(name, names()));
 }
 
 std::vector<std::string> ListedCheckpoint::names() const {
@@ -60,7 +62,10 @@ Tensor Checkpoint::part(const std::string& name, const Ranges& ranges) const {
   const auto a = static_cast<std::size_t>(axis);
   Tensor t = Tensor::uninitialized(shape_of(ranges));
   t.charge_to(Purpose::parameters);
-  if (!tensors_have_elements()) return t;
+  if (!tensors_have_elements()) {
+    pass_over(name, ranges);
+    return t;
+  }
   read_in_pieces(name, ranges, [&](const Ranges& piece, std::span<const float> values) {
     if (ranges.empty())
       t = Tensor::from_host({}, values);

@@ -50,8 +50,10 @@ class Checkpoint {
   Tensor whole(const std::string& name) const { return part(name, all_of(shape(name))); }
 
  protected:
-  /// \throws Error file: there is no parameter of that name
+  /// \throws Error file: there is no parameter of that name, but others like it
   [[noreturn]] void refuse_unknown(const std::string& name) const;
+  /// Called with what `part` would read, where tensors have no elements.
+  virtual void pass_over(const std::string& /*name*/, const Ranges& /*part*/) const {}
 
  private:
   /// Implements `read`. The parameter exists and has these indices.

@@ -11,11 +11,17 @@
 
 namespace shard {
 
+/// What is read of a network: all that its results depend on; or sizes alone, which shapes, operations and bytes
+/// depend on.
+enum class Reading { values, sizes };
+
 /// A network of another library: its parameters under that library's names, and its configuration.
 struct ForeignModel {
   std::string source;  ///< where it comes from, for messages
-  /// Hyper-parameters as text: "relu", "48", "true", "null". The text of a list or an object is its kind. A
-  /// member of an object has the object's name before its own: "rope_parameters.rope_theta".
+  /// Hyper-parameters as text: "relu", "48", "true", "null". A string that is empty or could be another value
+  /// stands in quotes, as "48" does where a file has a string. The text of a list is its JSON, that of an object
+  /// "object", or "{}" if it is empty. A member of an object has the object's name before its own:
+  /// "rope_parameters.rope_theta".
   std::map<std::string, std::string> config;
   std::unique_ptr<Checkpoint> parameters;
 
@@ -27,6 +33,13 @@ struct ForeignModel {
 struct ForeignName {
   std::string name;
   bool is_transposed = false;
+  bool is_vector = false;  ///< our matrix (1, n) is stored as a vector (n)
+
+  /// The shape in which a parameter of this shape is stored.
+  Shape stored_shape(const Shape& ours) const {
+    if (is_vector) return {ours.at(1)};
+    return is_transposed ? Shape{ours.at(1), ours.at(0)} : ours;
+  }
 };
 /// Stored names, by the names of our parameters.
 using ForeignNames = std::map<std::string, ForeignName>;

@@ -29,7 +29,8 @@ std::vector<Row> rows_of(const Run& run) {
   return rows;
 }
 
-/// \throws Error usage for a network option that config.json determines
+}  // namespace
+
 std::shared_ptr<Workload> network_of(const WorkloadKind& kind, const Arguments& arguments) {
   if (arguments.config.empty()) return kind.make(arguments.options);
   const std::vector<std::string> read = kind.options_beside_config();
@@ -40,6 +41,8 @@ std::shared_ptr<Workload> network_of(const WorkloadKind& kind, const Arguments& 
                     arguments.options.given(o.name));
   return kind.described_by(read_model_config(arguments.config), arguments.options);
 }
+
+namespace {
 
 /// The first variant whose kind of network reads this config.json. \throws Error as the first variant does,
 /// if none reads it

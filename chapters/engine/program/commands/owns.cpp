@@ -13,7 +13,7 @@ namespace shard {
 
 namespace {
 
-/// A checkpoint that records which parts are read.
+/// A checkpoint that records which parts are read. Its values are 0.
 class NotedCheckpoint : public Checkpoint {
  public:
   explicit NotedCheckpoint(const Checkpoint& read) : read_(read) {}
@@ -29,11 +29,13 @@ class NotedCheckpoint : public Checkpoint {
 
  private:
   std::vector<float> values(const std::string& name, const Ranges& piece) const override {
-    if (num_elements(shape_of(piece)) > 0) {
-      Ranges& part = parts_.try_emplace(name, piece).first->second;
-      if (part != piece) part = joined(name, part, piece);
-    }
-    return read_.read(name, piece);
+    pass_over(name, piece);
+    return std::vector<float>(static_cast<std::size_t>(num_elements(shape_of(piece))));
+  }
+  void pass_over(const std::string& name, const Ranges& piece) const override {
+    if (num_elements(shape_of(piece)) == 0) return;
+    Ranges& part = parts_.try_emplace(name, piece).first->second;
+    if (part != piece) part = joined(name, part, piece);
   }
 
   /// The union of two adjacent parts.
@@ -104,7 +106,7 @@ std::string table(const std::vector<Cells>& rows, int devices, int width) {
 }  // namespace
 
 int owns(Communicator& group, const Variant& variant, const Arguments& arguments) {
-  const std::shared_ptr<Workload> network = variant.workload->make(arguments.options);
+  const std::shared_ptr<Workload> network = network_of(*variant.workload, arguments);
   if (variant.require) variant.require(group.num_devices(), *network, arguments.options);
   const std::unique_ptr<ShardedEngine> engine = variant.make(group, *network, arguments.options);
   const auto initial = generate_checkpoint(network->parameters(), arguments.seed);

@@ -37,7 +37,8 @@ struct Parameters {
   std::pair<std::string, HostTensor> as_stored(const std::string& name, HostTensor result) const {
     const auto found = stored_as.find(name);
     if (found == stored_as.end()) return {name, std::move(result)};
-    return {found->second.name, found->second.is_transposed ? transposed(result) : std::move(result)};
+    if (found->second.is_transposed) return {found->second.name, transposed(result)};
+    return {found->second.name, {found->second.stored_shape(result.shape), std::move(result.values)}};
   }
   /// The network's hint about an input of this width. Empty where parameters were transposed when they were
   /// read: then their shapes are right.
@@ -64,6 +65,7 @@ Parameters open_parameters(Communicator& group, const WorkloadKind& kind, const 
   if (has_manifest(arguments.params)) {
     const Manifest manifest = read_manifest(arguments.params);
     if (!arguments.unverified) verify_digests(group, arguments.params, manifest);
+    if (arguments.unverified && group.device_id() == 0) say_not_verified(arguments.params, manifest);
     if (!has_model_config(arguments.params))
       return {open_saved(arguments.params, manifest, "model"), {}, nullptr};
   }

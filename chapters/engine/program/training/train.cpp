@@ -204,6 +204,8 @@ int train(Communicator& group, const Chapter& chapter, const Variant& variant, c
   if (speaks(group) && !arguments.report.empty()) require_replaceable(arguments.report);
   if (speaks(group) && !arguments.save.empty()) FolderReplacement can_be_made(arguments.save);
   if (arguments.resumed && !arguments.unverified) verify_digests(group, arguments.resume, *arguments.resumed);
+  if (arguments.resumed && arguments.unverified && group.device_id() == 0)
+    say_not_verified(arguments.resume, *arguments.resumed);
   const std::shared_ptr<Workload> network = variant.workload->make(arguments.options);
   network->open_data();
   if (variant.require) variant.require(group.num_devices(), *network, arguments.options);

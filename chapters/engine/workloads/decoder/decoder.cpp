@@ -24,7 +24,8 @@ const WorkloadKind& Decoder::kind() const {
 double Decoder::parameter_elements() const {
   auto real = [](Index n) { return static_cast<double>(n); };
   const double attention =
-      2 * real(model_.model_dim) * (real(model_.query_width()) + real(model_.key_width()));
+      2 * real(model_.model_dim) * (real(model_.query_width()) + real(model_.key_width())) +
+      (model_.has_bias ? real(model_.query_width()) + 2 * real(model_.key_width()) : 0);
   const double expert = 3 * real(model_.model_dim) * real(model_.hidden_dim);
   const double feed_forward =
       model_.is_mixture() ? real(model_.experts) * (expert + real(model_.model_dim)) : expert;

@@ -75,10 +75,10 @@ class DecoderKind : public TextKind {
   }
   ForeignNetwork network_of(const ForeignModel& model) const override {
     const DecoderModel m = mistral_model(model);
-    return {std::make_shared<Decoder>(m, 1), mistral_names(m)};
+    return {std::make_shared<Decoder>(m, 1), mistral_names(m, mistral_table(model, m))};
   }
   std::shared_ptr<Workload> described_by(const ForeignModel& model, const Options& o) const override {
-    const DecoderModel m = mistral_model(model);
+    const DecoderModel m = mistral_model(model, Reading::sizes);
     const Index length = o[decoder_option().length];
     if (length > m.positions)
       throw Error(Code::usage, "{}: expected at most the {} positions of the network, given {}",

@@ -2,12 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <set>
 
 #include "engine/basics/printable.hpp"
-#include "engine/workloads/decoder/foreign_config.hpp"
+#include "engine/weights/foreign_config.hpp"
+#include "engine/workloads/decoder/foreign_tensors.hpp"
 #include "engine/workloads/mlp/model.hpp"
 
 namespace shard {
@@ -23,8 +25,8 @@ std::string feed_forward_name(const DecoderModel& model, Index block, Index expe
 }
 
 std::string DecoderModel::describe() const {
-  return fmt::format("{} blocks of {}, {} heads of {} ({} key-value heads), {}{}, {} tokens", num_blocks,
-                     model_dim, heads, head_dim, key_heads,
+  return fmt::format("{} blocks of {}, {} heads of {} ({} key-value heads){}, {}{}, {} tokens", num_blocks,
+                     model_dim, heads, head_dim, key_heads, has_bias ? " with biases" : "",
                      is_mixture() ? fmt::format("{} experts of ", experts) : "hidden ", hidden_dim,
                      vocabulary);
 }
@@ -41,6 +43,9 @@ std::vector<Parameter> DecoderModel::parameters() const {
     matrix(block_name(b, "query"), model_dim, query_width());
     matrix(block_name(b, "key"), model_dim, key_width());
     matrix(block_name(b, "value"), model_dim, key_width());
+    if (has_bias)
+      for (const char* name : {"query_bias", "key_bias", "value_bias"})
+        matrix(block_name(b, name), 1, name == std::string("query_bias") ? query_width() : key_width());
     matrix(block_name(b, "output"), query_width(), model_dim);
     norm(block_name(b, "feed_forward_norm"));
     if (is_mixture()) matrix(block_name(b, "router"), model_dim, experts);
@@ -75,6 +80,7 @@ DecoderModel decoder_of(const Checkpoint& checkpoint, Index head_dim) {
   m.vocabulary = table[0], m.model_dim = table[1];
   m.head_dim = head_dim;
   m.is_tied = !checkpoint.contains(head_name());
+  m.has_bias = checkpoint.contains(block_name(0, "query_bias"));
   while (checkpoint.contains(block_name(m.num_blocks, "query"))) ++m.num_blocks;
   m.heads = heads_of(checkpoint, block_name(0, "query"), head_dim);
   m.key_heads = heads_of(checkpoint, block_name(0, "key"), head_dim);
@@ -98,28 +104,68 @@ void require_parameters(const Checkpoint& checkpoint, const std::vector<Paramete
 
 namespace {
 
-/// The base of the angles: in rope_parameters (transformers 5), or in the older place.
+/// The base of the angles: in rope_parameters (transformers 5), or in the older places. Other angles than
+/// those of the base change results, and no size.
 double rope_base(ForeignConfig& config, double otherwise) {
-  config.require("rope_parameters.rope_type", "default");
-  config.require("rope_scaling.rope_type", "default");
-  config.require("rope_scaling.type", "default");
-  config.text("rope_scaling", "");
-  const double older = config.number("rope_theta", otherwise, 1.0);
-  return config.number("rope_parameters.rope_theta", older, 1.0);
+  double base = config.number("rope_theta", otherwise, 1.0);
+  for (const std::string name : {"rope_scaling", "rope_parameters"}) {
+    config.require_object(name);
+    config.require_for_values(name + ".type", "default");
+    config.require_for_values(name + ".rope_type", "default");
+    for (const char* of_other_types :
+         {"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings",
+          "attention_factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim", "short_factor",
+          "long_factor", "short_mscale", "long_mscale", "finetuned", "truncate"})
+      config.text(name + '.' + of_other_types, "");
+    if (config.number(name + ".partial_rotary_factor", 1.0, 0.0) != 1)
+      config.refuse_value(name + ".partial_rotary_factor", "1",
+                          config.text(name + ".partial_rotary_factor", ""));
+    base = config.number(name + ".rope_theta", base, 1.0);
+  }
+  return base;
 }
 
 struct Family {
-  bool is_mixture;
+  const char* name;
+  bool is_mixture, is_tied, has_bias;
   Index vocabulary, model_dim, hidden_dim, blocks, heads;
   Index key_heads;  // 0: as many as heads
+  Index head_dim;   // 0: the width of the residual stream, divided by the heads
   Index positions;
   double epsilon, rope_base;
-  std::optional<Index> window;
+  Index window;  // 0: none
+  bool has_window;
 };
 /// The defaults of transformers' config classes.
-constexpr Family llama_family = {false, 32000, 4096, 11008, 32, 32, 0, 2048, 1e-6, 1e4, std::nullopt};
-constexpr Family mistral_family = {false, 32000, 4096, 14336, 32, 32, 8, 4096 * 32, 1e-6, 1e4, 4096};
-constexpr Family mixtral_family = {true, 32000, 4096, 14336, 32, 32, 8, 4096 * 32, 1e-5, 1e6, std::nullopt};
+constexpr std::array families = {
+    Family{"llama", false, false, false, 32000, 4096, 11008, 32, 32, 0, 0, 2048, 1e-6, 1e4, 0, false},
+    Family{"mistral", false, false, false, 32000, 4096, 14336, 32, 32, 8, 0, 4096 * 32, 1e-6, 1e4, 4096,
+           true},
+    Family{"mixtral", true, false, false, 32000, 4096, 14336, 32, 32, 8, 0, 4096 * 32, 1e-5, 1e6, 0, true},
+    Family{"qwen2", false, false, true, 151936, 4096, 22016, 32, 32, 32, 0, 32768, 1e-6, 1e4, 4096, true},
+    Family{"gemma", false, true, false, 256000, 3072, 24576, 28, 16, 16, 256, 8192, 1e-6, 1e4, 0, false}};
+
+/// The window of all layers. A Qwen2 has one from a layer on, if it says so, and then these must be all or none.
+/// A list of the layers' types must say the same.
+std::optional<Index> window_of(ForeignConfig& config, const Family& family, const DecoderModel& m) {
+  Index window = config.count_or_null("sliding_window", config.is_null("sliding_window") ? 0 : family.window);
+  if (!family.has_window && window > 0 && window < m.positions)
+    config.refuse_value("sliding_window", fmt::format("null, as a {} has none", family.name),
+                        std::to_string(window));
+  if (!family.has_window) window = 0;
+  const bool is_qwen = family.name == std::string("qwen2");
+  const Index first = config.number<Index>("max_window_layers", 28, 0);
+  if (is_qwen && (!config.truth("use_sliding_window", false) || first >= m.num_blocks)) window = 0;
+  const std::string type = config.same_in_each("layer_types", m.num_blocks);
+  if (!type.empty() && type != "full_attention" && (type != "sliding_attention" || window == 0))
+    config.refuse_value("layer_types", window == 0 ? "full_attention" : "full_attention or sliding_attention",
+                        type);
+  if (is_qwen && type == "full_attention") window = 0;
+  if (is_qwen && type.empty() && window > 0 && first > 0)
+    config.refuse_value("max_window_layers", fmt::format("0, or the {} layers or more", m.num_blocks),
+                        std::to_string(first));
+  return window > 0 ? std::optional(window) : std::nullopt;
+}
 
 DecoderModel sizes(ForeignConfig& config, const Family& family) {
   DecoderModel m;
@@ -129,16 +175,16 @@ DecoderModel sizes(ForeignConfig& config, const Family& family) {
   m.num_blocks = config.count("num_hidden_layers", family.blocks);
   m.heads = config.count("num_attention_heads", family.heads);
   const bool has_all = family.key_heads == 0 || config.is_null("num_key_value_heads");
-  m.key_heads = config.count("num_key_value_heads", has_all ? m.heads : family.key_heads);
-  m.head_dim = config.count("head_dim", std::max<Index>(m.model_dim / m.heads, 1));
+  m.key_heads = config.count_or_null("num_key_value_heads", has_all ? m.heads : family.key_heads);
+  m.head_dim = config.count_or_null(
+      "head_dim", family.head_dim > 0 ? family.head_dim : std::max<Index>(m.model_dim / m.heads, 1));
   m.positions = config.count("max_position_embeddings", family.positions);
-  m.epsilon = static_cast<float>(config.number("rms_norm_eps", family.epsilon, 0.0));
+  m.epsilon = static_cast<float>(config.number("rms_norm_eps", family.epsilon, 0.0, 1e30));
   m.rope_base = rope_base(config, family.rope_base);
-  const Index window = config.count("sliding_window", 0);
-  if (window > 0) m.window = window;
-  if (window == 0 && !config.is_null("sliding_window")) m.window = family.window;
+  m.has_bias = family.has_bias;
   if (family.is_mixture) {
     m.experts = config.count("num_local_experts", 8);
+    config.require_same("num_experts", m.experts);
     m.top_k = config.count("num_experts_per_tok", 2);
   }
   return m;
@@ -148,16 +194,20 @@ void require_countable(const ForeignConfig& config, const DecoderModel& m) {
   const double blocks = 1.0 * m.num_blocks, experts = std::max(1.0 * m.experts, 1.0);
   const double attention = (2.0 * m.heads + 2.0 * m.key_heads) * m.head_dim;
   const double feed_forward = experts * (3.0 * m.hidden_dim + 1);
-  config.require_countable(blocks * (4 + 3 * experts),
+  config.require_countable(blocks * (7 + 3 * experts),
                            m.model_dim * (blocks * (attention + feed_forward) + 2.0 * m.vocabulary));
 }
 
 void require_same_network(ForeignConfig& config, const DecoderModel& m) {
-  config.require("hidden_act", "silu");
-  config.require("attention_bias", "false");
+  config.require_for_values("hidden_act", "silu");
+  config.require_for_values("hidden_activation", "silu");
+  if (m.has_bias)
+    config.text("attention_bias", "");  // a Qwen2 has biases whatever this says
+  else
+    config.require("attention_bias", "false");
   config.require("mlp_bias", "false");
-  config.require("pretraining_tp", "1");
-  config.require("output_router_logits", "false");
+  config.require_for_values("pretraining_tp", "1");
+  config.require_for_values("output_router_logits", "false");
   config.require("quantization_config", "none");
   if (m.heads % m.key_heads != 0)
     config.refuse_value("num_key_value_heads", fmt::format("a number that divides the {} heads", m.heads),
@@ -171,26 +221,32 @@ void require_same_network(ForeignConfig& config, const DecoderModel& m) {
 
 }  // namespace
 
-DecoderModel mistral_model(const ForeignModel& model) {
-  ForeignConfig config(model);
-  const std::string family = config.require_family({"llama", "mistral", "mixtral"});
-  DecoderModel m = sizes(config, family == "mixtral"   ? mixtral_family
-                                 : family == "mistral" ? mistral_family
-                                                       : llama_family);
+DecoderModel mistral_model(const ForeignModel& model, Reading reading) {
+  ForeignConfig config(model, reading);
+  const std::string name = config.require_family(false);
+  const Family& family = *std::ranges::find(families, name, &Family::name);
+  DecoderModel m = sizes(config, family);
   require_countable(config, m);
-  m.is_tied = has_tied_head(model, "model.embed_tokens.weight", config.truth("tie_word_embeddings", false));
+  m.window = window_of(config, family, m);
+  const bool says_tied = config.truth("tie_word_embeddings", family.is_tied);
   require_same_network(config, m);
+  m.is_tied = has_tied_head(model, {"model.embed_tokens.weight"}, says_tied);
   m.how = Arithmetic::real(m.head_dim);
   // Older files have the frequencies of the rotary positions, which follow from config.json.
   if (model.parameters)
-    require_tensors(model, m.parameters(), mistral_names(m),
-                    [](const std::string& name) { return name.ends_with("rotary_emb.inv_freq"); });
+    require_tensors(model, m.parameters(), mistral_names(m, mistral_table(model, m)),
+                    [](const std::string& stored) { return stored.ends_with("rotary_emb.inv_freq"); });
   return m;
 }
 
-ForeignNames mistral_names(const DecoderModel& m) {
-  ForeignNames names = {{embedding_name(), {"model.embed_tokens.weight"}},
-                        {final_norm_name(), {"model.norm.weight"}}};
+std::string mistral_table(const ForeignModel& model, const DecoderModel& network) {
+  std::vector<std::string> names = {"model.embed_tokens.weight"};
+  if (network.is_tied) names.push_back("lm_head.weight");
+  return stored_table(model, names);
+}
+
+ForeignNames mistral_names(const DecoderModel& m, const std::string& table) {
+  ForeignNames names = {{embedding_name(), {table}}, {final_norm_name(), {"model.norm.weight"}}};
   if (!m.is_tied) names[head_name()] = {"lm_head.weight"};
   for (Index b = 0; b < m.num_blocks; ++b) {
     auto theirs = [&](const char* name) { return fmt::format("model.layers.{}.{}.weight", b, name); };
@@ -200,6 +256,10 @@ ForeignNames mistral_names(const DecoderModel& m) {
     names[block_name(b, "key")] = {theirs("self_attn.k_proj"), true};
     names[block_name(b, "value")] = {theirs("self_attn.v_proj"), true};
     names[block_name(b, "output")] = {theirs("self_attn.o_proj"), true};
+    for (const char* part : {"query", "key", "value"})
+      if (m.has_bias)
+        names[block_name(b, std::string(part) + "_bias")] = {
+            fmt::format("model.layers.{}.self_attn.{}_proj.bias", b, part[0]), false, true};
     if (m.is_mixture()) names[block_name(b, "router")] = {theirs("block_sparse_moe.gate"), true};
     for (Index e = 0; e < std::max<Index>(m.experts, 1); ++e) {
       const std::string expert = fmt::format("model.layers.{}.block_sparse_moe.experts.{}.", b, e);

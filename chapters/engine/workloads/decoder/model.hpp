@@ -25,6 +25,7 @@ struct DecoderModel {
   Index num_blocks = 0;
   Index experts = 0;                           ///< E; 0: a plain feed-forward
   Index top_k = 0;                             ///< experts chosen by each token
+  bool has_bias = false;                       ///< a bias is added to queries, keys and values
   bool is_tied = false;                        ///< the head is the embedding's table
   std::optional<Index> window = std::nullopt;  ///< a token sees this number of tokens, itself included
   Index positions = Index{1} << 20;            ///< the longest sequence
@@ -62,18 +63,22 @@ inline const char* final_norm_name() {
   return "final_norm";  // (D)
 }
 /// A parameter of a block: "attention_norm" (D), "query" (D, H d), "key" and "value" (D, G d), "output" (H d,
-/// D), "feed_forward_norm" (D), and "router" (D, E) of a mixture.
+/// D), "feed_forward_norm" (D), and "router" (D, E) of a mixture. Biases are matrices of one row: "query_bias"
+/// (1, H d), "key_bias" and "value_bias" (1, G d).
 std::string block_name(Index block, const std::string& parameter);
 /// A parameter of a block's feed-forward: "gate" and "up" (D, F), "down" (F, D). Each expert has all three.
 std::string feed_forward_name(const DecoderModel& model, Index block, Index expert,
                               const std::string& parameter);
 /// @}
 
-/// The decoder that a Llama, Mistral or Mixtral is, as Hugging Face's `save_pretrained` writes it.
-/// \throws Error file for another family, for unknown hyper-parameters that would change results, and for
+/// The decoder that a Llama, Mistral, Mixtral or Qwen2 is, as Hugging Face's `save_pretrained` writes it. For
+/// sizes alone, also that of a Gemma, which scales its embedding and adds 1 to its norms' weights.
+/// \throws Error file for another family, for unknown hyper-parameters that would change what is read, and for
 /// parameters of other shapes than the hyper-parameters give
-DecoderModel mistral_model(const ForeignModel& model);
-/// The stored names of its parameters.
-ForeignNames mistral_names(const DecoderModel& model);
+DecoderModel mistral_model(const ForeignModel& model, Reading reading = Reading::values);
+/// The stored names of its parameters. `table`: that of the embedding.
+ForeignNames mistral_names(const DecoderModel& model, const std::string& table = "model.embed_tokens.weight");
+/// The name under which its embedding is stored: a tied one may be stored as the head. \throws Error file
+std::string mistral_table(const ForeignModel& model, const DecoderModel& network);
 
 }  // namespace shard

@@ -6,6 +6,7 @@
 
 #include "engine/basics/printable.hpp"
 #include "engine/weights/checkpoint.hpp"
+#include "engine/weights/foreign_config.hpp"
 
 namespace shard {
 
@@ -96,23 +97,42 @@ namespace {
   throw Error(Code::file, "{}: {}: expected {}, given {}", model.source, what, expected, given);
 }
 
-/// Refuses another value of a hyper-parameter than T5's default.
-void require_hyper_parameter(const ForeignModel& model, const std::string& name, const std::string& expected,
-                             const std::string& otherwise, const std::string& why = "") {
-  const std::string& given = model.hyper_parameter(name, otherwise);
-  if (given != expected) refuse_model(model, name, expected + why, printable(given, 60));
-}
-
-/// Refuses options that change what a block computes: it must be wo(relu(wi x)).
+/// Refuses options that change what a block computes: it must be wo(relu(wi x)). Others of a T5 are read past.
 void require_plain_block(const ForeignModel& model) {
-  require_hyper_parameter(model, "model_type", "t5", "none");
-  const std::string activation = model.hyper_parameter("feed_forward_proj", "relu");
+  ForeignConfig config(model);
+  if (const std::string family = config.text("model_type", "none"); family != "t5")
+    config.refuse_value("model_type", "t5", family);
+  const std::string activation = config.text("feed_forward_proj", "relu");
   const bool has_gate = activation.starts_with("gated-");
-  require_hyper_parameter(model, "feed_forward_proj", "relu", "relu",
-                          has_gate ? " (this block has a gate, a third matrix; two layers have none)" : "");
-  require_hyper_parameter(model, "is_gated_act", "false", "false");
-  require_hyper_parameter(model, "dense_act_fn", "relu", "relu");
-  require_hyper_parameter(model, "quantization_config", "none", "none");
+  if (activation != "relu")
+    config.refuse_value(
+        "feed_forward_proj",
+        has_gate ? "relu (this block has a gate, a third matrix; two layers have none)" : "relu", activation);
+  config.require("is_gated_act", "false");
+  config.require("dense_act_fn", "relu");
+  config.require("quantization_config", "none");
+  for (const char* of_others : {"vocab_size",
+                                "d_model",
+                                "d_kv",
+                                "d_ff",
+                                "num_layers",
+                                "num_decoder_layers",
+                                "num_heads",
+                                "relative_attention_num_buckets",
+                                "relative_attention_max_distance",
+                                "layer_norm_epsilon",
+                                "decoder_start_token_id",
+                                "tie_word_embeddings",
+                                "scale_decoder_outputs",
+                                "n_positions",
+                                "output_past",
+                                "hidden_size",
+                                "head_dim",
+                                "num_hidden_layers",
+                                "num_attention_heads",
+                                "is_decoder"})
+    config.text(of_others, "");
+  config.require_known();
 }
 
 /// "encoder.block.3.layer.1.DenseReluDense.", the prefix of wi.weight and wo.weight.

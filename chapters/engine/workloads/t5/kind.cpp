@@ -98,11 +98,12 @@ class T5Kind : public TextKind {
     return {t5_option().source_length.name, decoder_option().length.name};
   }
   std::shared_ptr<Workload> described_by(const ForeignModel& model, const Options& o) const override {
-    return std::make_shared<T5>(t5_model(model), o[t5_option().source_length], o[decoder_option().length]);
+    return std::make_shared<T5>(t5_model(model, Reading::sizes), o[t5_option().source_length],
+                                o[decoder_option().length]);
   }
   ForeignNetwork network_of(const ForeignModel& model) const override {
     const T5Model m = t5_model(model);
-    return {std::make_shared<T5>(m, 1, 1), t5_names(m)};
+    return {std::make_shared<T5>(m, 1, 1), t5_names(m, t5_table(model, m))};
   }
   std::shared_ptr<Workload> sized(Index layers, Index model_dim, Index hidden_dim) const override {
     T5Model m;

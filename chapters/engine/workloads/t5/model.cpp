@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 
-#include "engine/workloads/decoder/foreign_config.hpp"
+#include "engine/weights/foreign_config.hpp"
+#include "engine/workloads/decoder/foreign_tensors.hpp"
 #include "engine/workloads/decoder/model.hpp"
 #include "engine/workloads/mlp/model.hpp"
 
@@ -89,11 +91,15 @@ T5Model sizes(ForeignConfig& config) {
   m.head_dim = config.count("d_kv", 64);
   m.hidden_dim = config.count("d_ff", 2048);
   m.encoder_blocks = config.count("num_layers", 6);
-  m.decoder_blocks = config.count("num_decoder_layers", m.encoder_blocks);
+  m.decoder_blocks = config.count_or_null("num_decoder_layers", m.encoder_blocks);
   m.heads = config.count("num_heads", 8);
   m.buckets = config.number<Index>("relative_attention_num_buckets", 32, 4);
   m.max_distance = config.number<Index>("relative_attention_max_distance", 128, m.buckets / 2 + 1);
-  m.epsilon = static_cast<float>(config.number("layer_norm_epsilon", 1e-6, 0.0));
+  config.require_same("hidden_size", m.model_dim);
+  config.require_same("head_dim", m.head_dim);
+  config.require_same("num_hidden_layers", m.encoder_blocks);
+  config.require_same("num_attention_heads", m.heads);
+  m.epsilon = static_cast<float>(config.number("layer_norm_epsilon", 1e-6, 0.0, 1e30));
   m.start_token = config.number<Index>("decoder_start_token_id", 0, 0);
   if (m.start_token >= m.vocabulary)
     config.refuse_value("decoder_start_token_id", fmt::format("a token below {}", m.vocabulary),
@@ -108,14 +114,17 @@ void require_countable(const ForeignConfig& config, const T5Model& m) {
       11 * blocks, m.model_dim * (blocks * of_block + 2.0 * m.vocabulary) + 2.0 * m.buckets * m.heads);
 }
 
-/// "gated-gelu" means GELU with tanh: this name is older than those of the other forms.
-Hidden hidden_of(ForeignConfig& config) {
+/// "gated-gelu" means GELU with tanh: this name is older than those of the other forms. Another gate has the same
+/// sizes.
+Hidden hidden_of(ForeignConfig& config, Reading reading) {
   const std::string given = config.text("feed_forward_proj", "relu");
-  if (given != "relu" && given != "gated-gelu")
-    config.refuse_value("feed_forward_proj", "relu or gated-gelu", given);
-  const bool has_gate = given == "gated-gelu";
+  const bool has_gate = given == "gated-gelu" || (reading == Reading::sizes && given.starts_with("gated-"));
+  if (given != "relu" && !has_gate) config.refuse_value("feed_forward_proj", "relu or gated-gelu", given);
   config.require("is_gated_act", has_gate ? "true" : "false");
-  config.require("dense_act_fn", has_gate ? "gelu_new" : "relu");
+  if (has_gate)
+    config.require_for_values("dense_act_fn", "gelu_new");
+  else
+    config.require("dense_act_fn", "relu");
   return has_gate ? Hidden::geglu : Hidden::relu;
 }
 
@@ -130,32 +139,43 @@ void require_same_network(ForeignConfig& config) {
   config.require_known();
 }
 
-/// Older files have copies of the embedding, and a bias of cross attention that is not used.
-bool is_of_older_files(const std::string& name) {
-  return name == "encoder.embed_tokens.weight" || name == "decoder.embed_tokens.weight" ||
+/// The names of the one embedding that both stacks read.
+const std::vector<std::string> tables = {"shared.weight", "encoder.embed_tokens.weight",
+                                         "decoder.embed_tokens.weight"};
+
+/// Files may have copies of the embedding. Older ones have a bias of cross attention that is not used.
+bool is_ignored(const std::string& name) {
+  return std::ranges::find(tables, name) != tables.end() ||
          name == "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight";
 }
 
 }  // namespace
 
-T5Model t5_model(const ForeignModel& model) {
-  ForeignConfig config(model);
-  config.require_family({"t5"});
+T5Model t5_model(const ForeignModel& model, Reading reading) {
+  ForeignConfig config(model, reading);
+  config.require_family(true);
   T5Model m = sizes(config);
   require_countable(config, m);
-  m.hidden = hidden_of(config);
+  m.hidden = hidden_of(config, reading);
   const bool says_tied = config.truth("tie_word_embeddings", true);
+  require_one_table(model, tables);
   // transformers 5 ties a T5's head whatever config.json says. Without files, config.json counts.
-  m.is_tied = has_tied_head(model, "shared.weight", says_tied || model.parameters);
+  m.is_tied = has_tied_head(model, tables, says_tied || model.parameters);
   if (config.truth("scale_decoder_outputs", says_tied))
     m.how.logit_scale = 1 / std::sqrt(static_cast<float>(m.model_dim));
   require_same_network(config);
-  if (model.parameters) require_tensors(model, m.parameters(), t5_names(m), is_of_older_files);
+  if (model.parameters) require_tensors(model, m.parameters(), t5_names(m, t5_table(model, m)), is_ignored);
   return m;
 }
 
-ForeignNames t5_names(const T5Model& m) {
-  ForeignNames names = {{embedding_name(), {"shared.weight"}}};
+std::string t5_table(const ForeignModel& model, const T5Model& network) {
+  std::vector<std::string> names = tables;
+  if (network.is_tied) names.push_back("lm_head.weight");
+  return stored_table(model, names);
+}
+
+ForeignNames t5_names(const T5Model& m, const std::string& table) {
+  ForeignNames names = {{embedding_name(), {table}}};
   if (!m.is_tied) names[head_name()] = {"lm_head.weight"};
   for (Side side : {Side::encoder, Side::decoder}) {
     const std::string stack = t5_name(side, "").substr(0, 7);

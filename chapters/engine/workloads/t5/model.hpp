@@ -62,9 +62,12 @@ std::string t5_name(Side side, Index block, const std::string& parameter);
 
 /// A network of the family t5, as Hugging Face's `save_pretrained` writes it. It has a head of its own if its
 /// files have one that differs from the embedding. \throws Error file for another family, for unknown
-/// hyper-parameters that would change results, and for parameters whose shapes do not fit them
-T5Model t5_model(const ForeignModel& model);
-/// The stored names of its parameters.
-ForeignNames t5_names(const T5Model& model);
+/// hyper-parameters that would change results, for stacks with tables of their own, and for parameters whose
+/// shapes do not fit
+T5Model t5_model(const ForeignModel& model, Reading reading = Reading::values);
+/// The stored names of its parameters. `table`: that of the embedding.
+ForeignNames t5_names(const T5Model& model, const std::string& table = "shared.weight");
+/// The name under which its embedding is stored: files may keep any of its names. \throws Error file
+std::string t5_table(const ForeignModel& model, const T5Model& network);
 
 }  // namespace shard

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Reads the config.json of a network of another library.
+/// Reads the config.json of a network of another library, so that nothing in it changes results unnoticed.
 
 #include <fmt/format.h>
 
@@ -10,18 +10,19 @@
 
 #include "engine/basics/printable.hpp"
 #include "engine/weights/foreign_model.hpp"
-#include "engine/workloads/initial_values.hpp"
 
 namespace shard {
 
 /// Reads hyper-parameters, and records their names: all others must not change results.
 class ForeignConfig {
  public:
-  explicit ForeignConfig(const ForeignModel& model) : model_(model) {}
+  explicit ForeignConfig(const ForeignModel& model, Reading reading = Reading::values)
+      : model_(model), reading_(reading) {}
 
   /// A number; `otherwise`, the default of the family's config class, if the file does not have it.
   template <class Number>
-  Number number(const std::string& name, Number otherwise, Number least) {
+  Number number(const std::string& name, Number otherwise, Number least,
+                Number most = std::numeric_limits<Number>::max()) {
     const std::string given = text(name, "");
     if (given.empty()) return otherwise;
     Number value{};
@@ -29,9 +30,15 @@ class ForeignConfig {
     const bool is_read = error == std::errc() && stop == given.data() + given.size();
     if (!is_read || !(value >= least) || value > std::numeric_limits<Number>::max())
       refuse_value(name, fmt::format("a number of {} or more", least), given);
+    if (value > most) refuse_value(name, fmt::format("a number of at most {}", most), given);
     return value;
   }
-  Index count(const std::string& name, Index otherwise) { return number<Index>(name, otherwise, 1); }
+  /// A positive number, which cannot be null.
+  Index count(const std::string& name, Index otherwise) {
+    if (is_null(name)) refuse_value(name, "a number of 1 or more", "null");
+    return count_or_null(name, otherwise);
+  }
+  Index count_or_null(const std::string& name, Index otherwise) { return number<Index>(name, otherwise, 1); }
   /// Refuses sizes for which a product would overflow, or a list of all parameters would not fit into memory.
   /// `matrices` and `numbers` are about the number of matrices of the network, and of their elements.
   void require_countable(double matrices, double numbers) const;
@@ -54,10 +61,25 @@ class ForeignConfig {
     const std::string given = text(name, expected);
     if (given != expected) refuse_value(name, expected, given);
   }
-  /// The network's family, `model_type`, which must be one of these. \throws Error file that names the
-  /// variants for another family
-  std::string require_family(const std::vector<std::string>& families);
-  /// Refuses hyper-parameters that were not read, unless they change no result of forward or backward.
+  /// The same for what changes results, but neither a shape, nor an operation, nor a byte.
+  void require_for_values(const std::string& name, const std::string& expected) {
+    if (reading_ == Reading::values) return require(name, expected);
+    text(name, expected);
+  }
+  /// Refuses what is neither an object nor null.
+  void require_object(const std::string& name);
+  /// Refuses a list other than one of `length` times the same text. Returns the text; nothing without a list.
+  std::string same_in_each(const std::string& name, Index length);
+  /// Refuses another name of a number, unless it has the number's value.
+  void require_same(const std::string& other_name, Index value) {
+    if (const std::string given = text(other_name, ""); !given.empty() && given != fmt::to_string(value))
+      refuse_value(other_name, fmt::to_string(value), given);
+  }
+  /// The network's family, `model_type`: a T5, or one of the decoders. \throws Error file for another one,
+  /// with all that this reading takes
+  std::string require_family(bool is_t5);
+  /// Refuses hyper-parameters that were not read, unless they change no result of forward or backward: their
+  /// names say so, or their values, which are empty, or those of a network without what they name.
   void require_known() const;
 
   [[noreturn]] void refuse_value(const std::string& name, const std::string& expected,
@@ -68,16 +90,8 @@ class ForeignConfig {
 
  private:
   const ForeignModel& model_;
+  Reading reading_;
   std::set<std::string> known_;
 };
-
-/// Whether the head is tied to the embedding, whose stored name is given, by the rule of transformers 5:
-/// config.json ties them, and no `lm_head.weight` has other values. \throws Error file when it cannot be read
-bool has_tied_head(const ForeignModel& model, const std::string& embedding, bool config_ties);
-
-/// \throws Error file unless the model has exactly these parameters, under these names and in these shapes. A
-/// tied head and names for which `is_ignored` is true may be there, too
-void require_tensors(const ForeignModel& model, const std::vector<Parameter>& parameters,
-                     const ForeignNames& names, bool (*is_ignored)(const std::string& name));
 
 }  // namespace shard

@@ -1,0 +1,41 @@
+#include "engine/basics/near_names.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "engine/basics/printable.hpp"
+
+namespace shard {
+
+namespace {
+
+/// The fewest insertions, deletions and replacements of characters that make one text of the other.
+std::size_t edits(const std::string& a, const std::string& b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t diagonal = std::exchange(row[0], i);
+    for (std::size_t j = 1; j <= b.size(); ++j)
+      diagonal = std::exchange(
+          row[j], std::min({row[j] + 1, row[j - 1] + 1, diagonal + (a[i - 1] == b[j - 1] ? 0U : 1U)}));
+  }
+  return row.back();
+}
+
+}  // namespace
+
+std::string names_near(const std::string& name, const std::vector<std::string>& there) {
+  constexpr std::size_t most_names = 20000, most_characters = 200, shown = 3;  // bounds the time
+  std::vector<std::pair<std::size_t, std::string>> near;
+  for (std::size_t i = 0; i < std::min(there.size(), most_names); ++i)
+    near.emplace_back(edits(name.substr(0, most_characters), there[i].substr(0, most_characters)), there[i]);
+  std::ranges::sort(near);
+  std::string text;
+  for (std::size_t i = 0; i < std::min(near.size(), shown); ++i)
+    text += (i == 0 ? "; there are " : ", ") + printable(near[i].second);
+  if (near.size() == 1) text.replace(text.find("are"), 3, "is");
+  return near.empty() ? "; there is none" : text + (there.size() > shown ? ", ..." : "");
+}
+
+}  // namespace shard

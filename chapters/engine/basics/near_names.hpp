@@ -1,0 +1,12 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace shard {
+
+/// What is there instead of a name: "; there are a.weight, b.weight", the (at most three) names with the fewest
+/// edits from it, in this order; "; there is none" without any name.
+std::string names_near(const std::string& name, const std::vector<std::string>& there);
+
+}  // namespace shard
