@@ -158,7 +158,7 @@ def ends_with_this_script():
 
 def for_other_hosts():
     """The options by which the launcher sets on every host what devices and their libraries read here."""
-    names = [name for name in os.environ if re.match("(CUDA|NCCL|SHARDBOOK|UCX)_", name)]
+    names = [name for name in os.environ if re.match("(BLIS|CUDA|DNNL|NCCL|OPENBLAS|SHARDBOOK|UCX)_", name)]
     return [word for name in sorted(names) if name != "SHARDBOOK_RECORDS" for word in ("-x", name)]
 
 def require_memory():

@@ -10,6 +10,7 @@ from pathlib import Path
 root = Path(__file__).resolve().parent.parent
 packages = ("g++ cmake ninja-build openmpi-bin libopenmpi-dev libopenblas-dev libxtensor-dev libcli11-dev "
             "nlohmann-json3-dev libfmt-dev libxxhash-dev").split()
+recommended = ["libdnnl-dev"]  # with it products are faster, and without it all is there: see emu/products/README.md
 
 def say(text):
     """Says it on standard error. What a terminal would obey or turn around (ESC, say) is escaped."""
@@ -130,11 +131,12 @@ def install_packages(more=(), with_mpi=True):
         if tools:
             fail(69, f"missing: {' '.join(tools)} (Debian's names of what is needed: {' '.join(wanted)})")
         return  # CMake names libraries that are missing
-    query = ["dpkg-query", "-W", "-f", "${Package} ${db:Status-Status}\\n", *wanted]
+    query = ["dpkg-query", "-W", "-f", "${Package} ${db:Status-Status}\\n", *wanted, *recommended]
     known = subprocess.run(query, capture_output=True, text=True).stdout.splitlines()
-    missing = " ".join(name for name in wanted if f"{name} installed" not in known)
+    missing, better = (" ".join(name for name in names if f"{name} installed" not in known)
+                       for names in (wanted, recommended))
     if not missing:
-        return
+        return install_recommended(better)
     if os.environ.get("NO_INSTALL"):
         fail(69, f"missing packages, and NO_INSTALL is set: {missing}")
     as_root = ["sudo"] if os.geteuid() != 0 else []
@@ -149,6 +151,18 @@ def install_packages(more=(), with_mpi=True):
     install = ["install", "--no-install-recommends", *missing.split()]
     if run([*apt, "update"], stdout=sys.stderr) or run([*apt, *install], stdout=sys.stderr):
         fail(69, f"could not install {missing}")
+    install_recommended(better)
+
+def install_recommended(missing):
+    """Installs them before the first build, where nobody must be asked; goes on where that fails, as without a network."""
+    if not missing or os.environ.get("NO_INSTALL") or os.geteuid() != 0 or (root / "build/CMakeCache.txt").exists():
+        return
+    say(f"installing {missing}")
+    apt = ["env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-qq", "-y", "-o", "Acquire::Retries=0",
+           "-o", "Acquire::http::Timeout=5"]
+    hidden = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    if run([*apt, "update"], **hidden) or run([*apt, "install", "--no-install-recommends", *missing.split()], **hidden):
+        say(f"could not install {missing}: products are slower without it")
 
 # ---- Chapters, and the build -----------------------------------------------------------------------------
 def chapters():

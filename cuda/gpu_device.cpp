@@ -1,8 +1,12 @@
 /// The GPU's part of the communicator. A GPU executes work later than the host launches it.
 
+#include <fmt/format.h>
+
 #include "cuda/gpu_memory.hpp"
 #include "cuda/host_staged.hpp"
 #include "cuda/nccl/connections.hpp"
+#include "cuda/success.hpp"
+#include "engine/device/books/products_by.hpp"
 #include "engine/device/runtime/collective_bodies.hpp"
 
 namespace shard::runtime {
@@ -42,6 +46,16 @@ namespace shard {
 
 bool traffic_is_booked() {
   return !cuda::gpu().is_shared();
+}
+
+std::string products_by() {
+  cuda::gpu();  // selects the GPU
+  cudaDeviceProp properties{};
+  int device = 0, version = 0;
+  SHARDBOOK_CHECK(cudaGetDevice(&device));
+  SHARDBOOK_CHECK(cudaGetDeviceProperties(&properties, device));
+  SHARDBOOK_CHECK(cudaRuntimeGetVersion(&version));
+  return fmt::format("{}, CUDA {}.{}", properties.name, version / 1000, version % 1000 / 10);
 }
 
 }  // namespace shard

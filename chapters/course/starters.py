@@ -195,7 +195,7 @@ def add_own_files(out, some, seed):
     shutil.copy(own / "check", out / "check")
     for name, place in (("devcontainer.json", ".devcontainer"), ("classroom.yml", ".github/workflows")):
         (out / place).mkdir(parents=True)
-        text = (own / name).read_text().replace("PACKAGES", " ".join(setup.packages))
+        text = (own / name).read_text().replace("PACKAGES", " ".join(setup.packages + setup.recommended))
         (out / place / name).write_text(text)
     for name in ("compiler.py", "holes.py"):
         shutil.copy(here / name, out / "chapters" / name)

@@ -1,16 +1,13 @@
 /// The emulated device's part of the communicator. It executes all work at once, without a stream.
 
+#include "emu/products/products.hpp"
 #include "emu/slice_copies.hpp"
+#include "engine/device/books/products_by.hpp"
 #include "engine/device/runtime/collective_bodies.hpp"
-
-extern "C" void openblas_set_num_threads(int) __attribute__((weak));  // null with any other BLAS
 
 namespace shard::runtime {
 
-void set_up_device() {
-  // One core for each device: if each device's BLAS used all cores, the devices would compete for them.
-  if (openblas_set_num_threads != nullptr) openblas_set_num_threads(1);
-}
+void set_up_device() {}
 
 std::unique_ptr<DataPlane> make_data_plane(const Group&) {
   return nullptr;
@@ -36,6 +33,10 @@ namespace shard {
 
 bool traffic_is_booked() {
   return false;
+}
+
+std::string products_by() {
+  return emu::about_products();
 }
 
 }  // namespace shard

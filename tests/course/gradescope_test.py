@@ -309,7 +309,7 @@ class Container(unittest.TestCase):
     def test_packages_are_those_that_the_scripts_ask_for(self):
         text = re.sub(r"\\\n", " ", (root / "Containerfile").read_text())
         listed = re.search(r"--no-install-recommends (.*?) &&", text)[1].split()
-        asked = {*setup.packages, *asked_in(root / "tests/run"), *asked_in(course / "grade")}
+        asked = {*setup.packages, *setup.recommended, *asked_in(root / "tests/run"), *asked_in(course / "grade")}
         # A fresh Debian with Python, and the packages for cloning this project.
         self.assertEqual(set(listed), asked | {"python3", "git", "ca-certificates"})
         self.assertEqual(len(listed), len(set(listed)))

@@ -1,6 +1,5 @@
-// Matrix products of the double, by a CBLAS.
+// Matrix products of the double, by the library that makes those of devices on the CPU.
 
-#include <cblas.h>
 #include <fmt/format.h>
 
 #include <cstdlib>
@@ -8,6 +7,7 @@
 
 #include "cublas_v2.h"
 #include "double.hpp"
+#include "emu/products/products.hpp"
 
 using namespace cuda_double;
 
@@ -95,17 +95,19 @@ cublasStatus_t cublasGemmStridedBatchedEx_64(
   const Matrices b("b", b_data, b_type, turn_b ? n : k, turn_b ? k : n, ldb, b_stride, count);
   const Matrices c("c", c_data, c_type, m, n, ldc, c_stride, count);
   const float factor = *static_cast<const float*>(alpha), keep = *static_cast<const float*>(beta);
+  if (factor != 1 || ldc != m)
+    violation("cublasGemmEx_64: a factor, or a result with gaps between its columns");
   const char* anyway = std::getenv("NVIDIA_TF32_OVERRIDE");
   const bool in_tf32 = compute == CUBLAS_COMPUTE_32F_FAST_TF32 ||
                        (compute == CUBLAS_COMPUTE_32F && anyway != nullptr && std::atoi(anyway) != 0);
   add_work(handle->stream, "a matrix product", {a.access(false), b.access(false), c.access(true)}, [=] {
-    auto order = [](bool is_turned) { return is_turned ? CblasTrans : CblasNoTrans; };
     const std::vector<float> left = a.values(in_tf32), right = b.values(in_tf32);
+    // By columns, c = a b has the memory of cᵀ = bᵀ aᵀ by rows.
     for (std::int64_t i = 0; i < count; ++i)
-      cblas_sgemm(CblasColMajor, order(turn_a), order(turn_b), static_cast<int>(m), static_cast<int>(n),
-                  static_cast<int>(k), factor, left.data() + i * a.stride, static_cast<int>(lda),
-                  right.data() + i * b.stride, static_cast<int>(ldb), keep,
-                  static_cast<float*>(kept_at(c.data)) + i * c.stride, static_cast<int>(ldc));
+      shard::emu::product_library().multiply(
+          {turn_b, turn_a, static_cast<int>(n), static_cast<int>(m), static_cast<int>(k),
+           right.data() + i * b.stride, static_cast<int>(ldb), left.data() + i * a.stride,
+           static_cast<int>(lda), keep, static_cast<float*>(kept_at(c.data)) + i * c.stride});
     return true;
   });
   return CUBLAS_STATUS_SUCCESS;

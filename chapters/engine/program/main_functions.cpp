@@ -7,6 +7,7 @@
 #include <system_error>
 
 #include "engine/basics/printable.hpp"
+#include "engine/device/books/products_by.hpp"
 #include "engine/program/commands.hpp"
 
 namespace shard {
@@ -40,7 +41,15 @@ constexpr const char* usage =
     "shardbook --strategy NAME WORDS...   a strategy, by any name of the field: ddp, tp, fsdp, 1f1b, moe, "
     "...\n"
     "shardbook list                       all chapters with their variants and strategies, as JSON\n"
-    "shardbook summary REPORT...          one table of the reports that `train --report` wrote\n";
+    "shardbook summary REPORT...          one table of the reports that `train --report` wrote\n"
+    "shardbook --version                  the version, and the library and kernels of matrix products\n";
+
+/// Whether the words ask for the version, which device 0 prints then.
+bool prints_version(Communicator& group, const std::vector<std::string>& words) {
+  if (words != std::vector<std::string>{"--version"}) return false;
+  if (group.device_id() == 0) fmt::print("shardbook {}\nproducts by {}\n", SHARDBOOK_VERSION, products_by());
+  return true;
+}
 
 /// Inserts --variant behind the command, if there is a command.
 std::vector<std::string> with_variant(std::vector<std::string> words, const std::string& variant) {
@@ -50,6 +59,7 @@ std::vector<std::string> with_variant(std::vector<std::string> words, const std:
 }
 
 int run_shardbook(Communicator& group, std::vector<std::string> words) {
+  if (prints_version(group, words)) return 0;
   const std::string first = words.empty() ? "--help" : words.front();
   if (!words.empty()) words.erase(words.begin());
   if (first == "--help" || first == "-h") {
@@ -83,7 +93,8 @@ int run_and_flush(int argc, char** argv, const std::function<int(Communicator&)>
 
 int chapter_main(int argc, char** argv) {
   return run_and_flush(argc, argv, [&](Communicator& group) {
-    return run_chapter(group, only_chapter(), {argv + 1, argv + argc});
+    const std::vector<std::string> words(argv + 1, argv + argc);
+    return prints_version(group, words) ? 0 : run_chapter(group, only_chapter(), words);
   });
 }
 

@@ -28,7 +28,7 @@ void from_json(const json& j, Figure& f) {
 }
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(AxisFigures, axes, bytes, messages)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(CurveComparison, steps, largest, allowed, wrong_step, expected, given)
-// Without the comparison of the curve, which there may not be.
+// Without the comparison of the curve, which there may not be, and the library of products, which older ones lack.
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Report, chapter, title, variant, workload, devices, layers, losses,
                                    max_ulp, bytes, messages, along, flops, peak, milliseconds, decisions)
 
@@ -47,6 +47,7 @@ std::string cell(const Figure& f) {
 void write_report(const std::string& path, const Report& r) {
   json j = r;
   j["curve"] = r.curve ? json(*r.curve) : json();
+  j["products"] = r.products;
   j["ok"] = r.is_good();
   replace_file(path, j.dump(1) + '\n');
 }
@@ -67,6 +68,7 @@ Report read_report(const std::string& path) {
   try {
     const json j = json::parse(file);
     Report r = j.get<Report>();
+    r.products = j.value("products", "");
     if (!j.at("curve").is_null()) r.curve = j.at("curve").get<CurveComparison>();
     if (!r.losses.empty()) return r;
   } catch (const json::exception&) {  // ends in the error below
@@ -159,6 +161,8 @@ int summarize(const std::vector<std::string>& paths) {
   fmt::print("{}\n", wrapped(fmt::format("On {} devices. {} {}", reports.front().devices,
                                          table_notes(reports), curve_notes(reports)),
                              output_columns()));
+  if (const std::string& products = reports.front().products; !products.empty())
+    fmt::print("{}\n", wrapped(fmt::format("Products by {}.", products), output_columns()));
   bool is_good = true;
   for (const Report& r : reports)
     if (!r.is_good()) {

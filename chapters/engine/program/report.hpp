@@ -34,6 +34,7 @@ struct Report {
   Figure flops;                    ///< of matrix products, in the step that has most
   Figure peak;                     ///< the most bytes held
   double milliseconds = 0;         ///< of a step, median
+  std::string products;            ///< the library that made them, and its kernels
   /// For each step, the choices that rounding may change (Journal::decisions).
   std::vector<std::vector<Index>> decisions;
   /// The comparison with the unsharded network's losses; nothing without such a network.

@@ -8,6 +8,7 @@
 
 #include "engine/basics/terminal.hpp"
 #include "engine/checkpoints/saved_checkpoint.hpp"
+#include "engine/device/books/products_by.hpp"
 #include "engine/engines/optimizer.hpp"
 #include "engine/files/folder_replacement.hpp"
 #include "engine/files/regular_file.hpp"
@@ -195,6 +196,7 @@ std::string fill_report(Report& report, const Run& run, ShardedEngine& engine, O
   report.losses = training.losses;
   report.decisions = training.journal.decisions();
   report.milliseconds = median(training.milliseconds);
+  report.products = products_by();
   return run.network.examples(engine, run.arguments.seed);
 }
 

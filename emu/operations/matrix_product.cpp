@@ -1,6 +1,4 @@
-/// The matrix product, by a CBLAS, which reads transposed operands without copies.
-
-#include <cblas.h>
+/// The matrix product, by a library that reads transposed operands without copies.
 
 #include <array>
 #include <bit>
@@ -11,6 +9,7 @@
 #include <vector>
 
 #include "emu/operations/host_memory.hpp"
+#include "emu/products/products.hpp"
 #include "engine/device/error.hpp"
 #include "engine/device/runtime/operations/kernels.hpp"
 
@@ -74,12 +73,12 @@ int blas_size(Index extent) {
 
 void product(Operand a, Operand b, Tensor& c, Extents e, float keep) {
   auto row_length = [](Operand o) { return blas_size(o.shape().back()); };
-  auto order = [](Operand o) { return o.is_transposed ? CblasTrans : CblasNoTrans; };
   const Rounded left(a), right(b);
+  const emu::ProductLibrary& library = emu::product_library();
   for (Index i = 0; i < e.count; ++i)
-    cblas_sgemm(CblasRowMajor, order(a), order(b), blas_size(e.m), blas_size(e.n), blas_size(e.k), 1.0F,
-                left.data() + i * e.m * e.k, row_length(a), right.data() + i * e.k * e.n, row_length(b), keep,
-                TensorMemory::data(c) + i * e.m * e.n, blas_size(e.n));
+    library.multiply({a.is_transposed, b.is_transposed, blas_size(e.m), blas_size(e.n), blas_size(e.k),
+                      left.data() + i * e.m * e.k, row_length(a), right.data() + i * e.k * e.n, row_length(b),
+                      keep, TensorMemory::data(c) + i * e.m * e.n});
 }
 
 void to_bf16(const Tensor& matrix, Tensor& pairs) {
