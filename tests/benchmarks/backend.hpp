@@ -9,8 +9,6 @@
 
 namespace shard::bench {
 
-/// The library of products: "OpenBLAS 0.3.21 ...", "NVIDIA H200, CUDA 13.0, ...".
-std::string libraries();
 /// The number of devices for which limits are set.
 int devices_of_bars();
 /// The networks of chapters' benchmarks, unless others are named.
@@ -26,6 +24,8 @@ class Floor {
   virtual void prepare() {}
   /// Does the work, and returns when the device has done it. A collective.
   virtual void run() = 0;
+  /// The library that makes its products; empty: the chapter's.
+  virtual std::string products_by() const { return {}; }
 };
 /// Records what this device does, to make a floor of it.
 class Recorder {

@@ -93,9 +93,10 @@ void measure_step(Communicator& world, const Chapter& chapter, const Case& c, co
   const double checks = cost_of_agreement(ours, budget);
   const std::optional<double> least = least_share(chapter.number, c.network, c.precision);
   const std::string rule = least ? results.bar(fmt::format("share >= {}", *least), share >= *least) : "";
-  results.print(fmt::format("{} {:<15} {:<7} {:>15} {} {} {:>6.3f} {:>8.1f} {:>6.1f}   {}\n", chapter.number,
-                            c.variant.name, name_of(c.precision), c.network_name(), pair.ours.text(),
-                            pair.reference.text(), share, flops / pair.ours.median / 1e3, checks, rule));
+  results.print(fmt::format("{} {:<15} {:<7} {:>15} {} {} {:>6.3f} {:>8.1f} {:>6.1f}   {:<40} {}\n",
+                            chapter.number, c.variant.name, name_of(c.precision), c.network_name(),
+                            pair.ours.text(), pair.reference.text(), share, flops / pair.ours.median / 1e3,
+                            checks, floor->products_by(), rule));
   results.add("chapters", {{"chapter", chapter.number},
                            {"variant", c.variant.name},
                            {"precision", name_of(c.precision)},
@@ -104,6 +105,7 @@ void measure_step(Communicator& world, const Chapter& chapter, const Case& c, co
                            {"flops", flops},
                            {"share", share},
                            {"checks", checks},
+                           {"floor_by", floor->products_by()},
                            {"bar", rule},
                            {"times", pair}});
 }
@@ -118,9 +120,9 @@ void measure_all(Communicator& world, const Options& options, Results& results) 
       "\nChapter {}, {}: forward and backward of {} layers against the floor. Medians in microseconds,\n"
       "distance of the quartiles; 10^9 operations/s of device 0; what devices' agreement on reductions adds, "
       "%\n"
-      "{:<18} {:<7} {:>15} {:>15} {:>15} {:>6} {:>8} {:>6}   bar\n",
+      "{:<18} {:<7} {:>15} {:>15} {:>15} {:>6} {:>8} {:>6}   {:<40} bar\n",
       chapter.number, chapter.title, options.layers, "variant", "", "network", "ours", "floor", "share",
-      "Gflop/s", "checks"));
+      "Gflop/s", "checks", "products of the floor"));
   for (const Variant& variant : chapter.variants | std::views::filter(is_meant))
     for (const Precision precision : precisions())
       for (const Network& network : options.networks) try {

@@ -5,16 +5,6 @@
 
 namespace shard::bench {
 
-std::string libraries() {
-  cuda::gpu();  // selects the GPU
-  cudaDeviceProp properties{};
-  int device = 0, version = 0;
-  SHARDBOOK_CHECK(cudaGetDevice(&device));
-  SHARDBOOK_CHECK(cudaGetDeviceProperties(&properties, device));
-  SHARDBOOK_CHECK(cudaRuntimeGetVersion(&version));
-  return fmt::format("{}, CUDA {}.{}", properties.name, version / 1000, version % 1000 / 10);
-}
-
 int devices_of_bars() {
   return 1;
 }

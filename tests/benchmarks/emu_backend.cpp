@@ -3,13 +3,7 @@
 #include "emu/operations/host_memory.hpp"
 #include "tests/benchmarks/backend.hpp"
 
-extern "C" char* openblas_get_config() __attribute__((weak));  // only OpenBLAS has it
-
 namespace shard::bench {
-
-std::string libraries() {
-  return openblas_get_config == nullptr ? "unknown BLAS" : openblas_get_config();
-}
 
 int devices_of_bars() {
   return 2;

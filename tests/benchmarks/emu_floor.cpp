@@ -1,9 +1,9 @@
 #include "tests/benchmarks/emu_floor.hpp"
 
-#include <cblas.h>
-
 #include <algorithm>
+#include <chrono>
 #include <cmath>
+#include <limits>
 
 #include "emu/operations/host_memory.hpp"
 
@@ -30,6 +30,39 @@ int source_of_mine(MPI_Comm group, int to) {
   return found == targets.end() ? MPI_PROC_NULL : static_cast<int>(found - targets.begin());
 }
 
+/// What is installed, each with its best kernels. Apart from the program's own, so that what a user chooses for the
+/// program changes no floor.
+const std::vector<emu::ProductLibrary>& installed_libraries() {
+  static const auto* all = [] {
+    auto* found = new std::vector<emu::ProductLibrary>{emu::product_library()};
+    std::string remark;
+    for (const std::string& file : emu::known_libraries()) {
+      const std::optional<emu::ProductLibrary> library = emu::with_best_kernels(file, remark, /*apart=*/true);
+      const bool is_new =
+          library && std::ranges::find(*found, library->text(), &emu::ProductLibrary::text) == found->end();
+      if (is_new && is_exact(*library)) found->push_back(*library);
+    }
+    return found;
+  }();
+  return *all;
+}
+
+/// The installed library that makes this product fastest, in the best of a few calls.
+const emu::ProductLibrary& fastest_library(const emu::MatrixProduct& product) {
+  const emu::ProductLibrary* fastest = nullptr;
+  auto least = std::chrono::steady_clock::duration::max();
+  for (const emu::ProductLibrary& library : installed_libraries())
+    for (int call = 0; call < 4; ++call) {  // the first one may prepare kernels
+      const auto start = std::chrono::steady_clock::now();
+      library.multiply(product);
+      const auto taken = std::chrono::steady_clock::now() - start;
+      if (call == 0 || taken >= least) continue;
+      least = taken;
+      fastest = &library;
+    }
+  return *fastest;
+}
+
 }  // namespace
 
 EmuFloor::Parts::Parts(std::vector<int> all) : counts(std::move(all)), offsets(counts.size()) {
@@ -48,9 +81,10 @@ EmuFloor::EmuFloor(const Steps& steps) {
     }
   for (const auto& step : steps)
     if (const auto* p = std::get_if<Product>(&step)) {
-      RawProduct& here = std::get<RawProduct>(steps_.emplace_back(RawProduct{*p, memory(p->c)}));
-      here.product.a = memory(p->a);
-      here.product.b = memory(p->b);
+      const emu::MatrixProduct raw{
+          p->a_is_transposed, p->b_is_transposed, p->m,    p->n,        p->k, memory(p->a), p->row_length_a,
+          memory(p->b),       p->row_length_b,    p->keep, memory(p->c)};
+      steps_.emplace_back(RawProduct{raw, fastest_of(raw)});
     } else if (const auto* e = std::get_if<Exchange>(&step)) {
       steps_.emplace_back(raw(*e));
     } else {
@@ -99,11 +133,20 @@ EmuFloor::Raw EmuFloor::raw(const Exchange& e) {
   return r;
 }
 
-void EmuFloor::run_product(const RawProduct& product) {
-  const Product& p = product.product;
-  auto order = [](bool is_transposed) { return is_transposed ? CblasTrans : CblasNoTrans; };
-  cblas_sgemm(CblasRowMajor, order(p.a_is_transposed), order(p.b_is_transposed), p.m, p.n, p.k, 1.0F, p.a,
-              p.row_length_a, p.b, p.row_length_b, p.keep, product.c, p.n);
+const emu::ProductLibrary* EmuFloor::fastest_of(const emu::MatrixProduct& p) {
+  const auto [found, is_new] =
+      fastest_.try_emplace({p.a_is_transposed, p.b_is_transposed, p.m, p.n, p.k}, nullptr);
+  if (is_new) found->second = &fastest_library(p);
+  return found->second;
+}
+
+std::string EmuFloor::products_by() const {
+  std::map<std::string, double> operations;  // of each library
+  for (const auto& step : steps_)
+    if (const auto* p = std::get_if<RawProduct>(&step))
+      operations[p->library->text()] += 2.0 * p->product.m * p->product.n * p->product.k;
+  if (operations.empty()) return "no products";
+  return std::ranges::max_element(operations, {}, [](const auto& o) { return o.second; })->first;
 }
 
 void EmuFloor::run_message(Raw& r) {
@@ -154,7 +197,7 @@ void EmuFloor::run_collective(const Raw& r) {
 void EmuFloor::run() {
   for (auto& step : steps_)
     if (const auto* p = std::get_if<RawProduct>(&step)) {
-      run_product(*p);
+      p->library->multiply(p->product);
     } else if (const auto* w = std::get_if<Wait>(&step)) {
       MPI_Wait(&std::get<Raw>(steps_[w->posted]).request, MPI_STATUS_IGNORE);
     } else {

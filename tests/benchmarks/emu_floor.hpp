@@ -1,13 +1,16 @@
 #pragma once
 
-/// The floor of a chapter's step on the CPU: only its matrix products, by the BLAS, and its messages, by MPI,
+/// The floor of a chapter's step on the CPU: only its matrix products, each by the fastest library that is
+/// installed, whichever the chapter had, and its messages, by MPI,
 /// in memory that is already allocated.
 
 #include <mpi.h>
 
 #include <map>
+#include <tuple>
 #include <vector>
 
+#include "emu/products/products.hpp"
 #include "tests/benchmarks/backend.hpp"
 #include "tests/benchmarks/emu_recorder.hpp"
 
@@ -24,6 +27,8 @@ class EmuFloor : public Floor {
   void prepare() override;
   /// A collective.
   void run() override;
+  /// The library that makes most of its operations.
+  std::string products_by() const override;
 
  private:
   /// Element counts of all devices' parts, in MPI's types.
@@ -31,10 +36,10 @@ class EmuFloor : public Floor {
     std::vector<int> counts, offsets;
     explicit Parts(std::vector<int> all = {});
   };
-  /// A product, and the memory of its result.
+  /// A product, and the library that makes it.
   struct RawProduct {
-    Product product;
-    float* c;
+    emu::MatrixProduct product;
+    const emu::ProductLibrary* library;
   };
   /// An exchange, with all arguments for MPI.
   struct Raw {
@@ -51,11 +56,12 @@ class EmuFloor : public Floor {
   void reserve(const float* recorded, Index elements);
   float* memory(const float* recorded);
   Raw raw(const Exchange& exchange);
-  static void run_product(const RawProduct& product);
+  const emu::ProductLibrary* fastest_of(const emu::MatrixProduct& product);
   static void run_message(Raw& r);
   static void run_collective(const Raw& r);
 
   std::map<const float*, Tensor> memory_;  // by recorded address
+  std::map<std::tuple<bool, bool, int, int, int>, const emu::ProductLibrary*> fastest_;
   std::vector<std::variant<RawProduct, Raw, Wait>> steps_;
 };
 

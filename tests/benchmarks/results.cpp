@@ -4,6 +4,7 @@
 #include <fstream>
 #include <thread>
 
+#include "engine/device/books/products_by.hpp"
 #include "engine/files/regular_file.hpp"
 #include "tests/benchmarks/backend.hpp"
 
@@ -41,7 +42,7 @@ Results::Results(Communicator& world, const Options& options) : world_(world), p
   }
   if (options.appends) return;
   const std::string machine = fmt::format("{} cores of {}; {}; {}", std::thread::hardware_concurrency(),
-                                          processor(), mpi_version(), libraries());
+                                          processor(), mpi_version(), products_by());
   double load = -1;
   getloadavg(&load, 1);
   all_ = {{"devices", world_.num_devices()},
