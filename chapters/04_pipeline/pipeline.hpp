@@ -69,6 +69,7 @@ class Pipeline : public ShardedEngine {
   Gradients forward_backward(Tensor input, const LossGradient& loss_gradient) override {
     Worker worker = begin(std::move(input), plan_.micro_batches);
     worker.run(schedule_, loss_gradient);
+    work_ = worker.work();
     return gradients_of(worker);
   }
 
@@ -106,7 +107,7 @@ class Pipeline : public ShardedEngine {
   Trainables trainable() override { return layers(stages_.weights); }
 
   /// A drawing of the schedule that ran.
-  std::string describe_step() override { return describe(schedule_); }
+  std::string describe_step() override { return describe(schedule_, work_of_all(group(), work_)); }
 
  private:
   Index num_layers() const { return static_cast<Index>(stages_.weights.size()); }
@@ -141,6 +142,7 @@ class Pipeline : public ShardedEngine {
   PipelinePlan plan_;
   Stages stages_;
   Schedule schedule_;
+  ForwardWork work_;  // of the last step, on this device
   Tape<std::unique_ptr<Worker>> tape_;
 };
 

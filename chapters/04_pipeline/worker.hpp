@@ -7,8 +7,10 @@
 #include <utility>
 #include <vector>
 
+#include "engine/device/books/ledger.hpp"
 #include "engine/engines/sharded_engine.hpp"
 #include "engine/schedules/interpreter.hpp"
+#include "engine/schedules/timeline.hpp"
 #include "stages.hpp"
 
 namespace shard::pipeline {
@@ -44,6 +46,8 @@ class Worker : public Interpreter {
   /// A layer's gradient, after the worker has added up the addends of all micro-batches.
   Owned take_weight_grad(Index layer) { return std::move(weight_grad(layer)); }
   Tensor take_input_grad() { return std::move(dx_); }
+  /// Operations of each forward on this device, for the clock.
+  const ForwardWork& work() const { return work_; }
 
  protected:
   /// The last stage also computes the loss, and stores dL/dout instead of its output.
@@ -51,7 +55,9 @@ class Worker : public Interpreter {
     Owned a = s == 0 ? Owned::mine(group_, slice(input_, 0, rows_of(m).begin, rows_of(m).end))  // (b, D)
                      : take({Flow::activation, m, s});  // (b, D) or (b, F)
     std::vector<Owned>* inputs = InferenceMode::is_on() ? nullptr : &kept_[{m, s}];
+    const Index before = ledger().flops();
     Owned out = through_stage(stages_, s, std::move(a), inputs);
+    work_[{m, s}] = ledger().flops() - before;
     if (s == stages_.count() - 1 && loss_gradient_)
       put({Flow::gradient, m, s}, Owned::mine(group_, loss_gradient_(out.local(), rows_of(m).begin)));
     else
@@ -142,6 +148,7 @@ class Worker : public Interpreter {
   LossGradient loss_gradient_;
   std::vector<Owned> dw_;  // of each layer; those of other devices stay empty
   Tensor dx_;              // (B, D) where stage 0 is
+  ForwardWork work_;
   std::map<Message, Owned> values_;
   std::map<Piece, std::vector<Owned>> kept_;  // inputs of a stage's layers
   std::map<Piece, std::vector<Half>> halves_;

@@ -75,12 +75,12 @@ auto ask_experts(Division& division, const W& w, const X& x, AnyKept& k) {
   std::vector<Index> coming;                                                      // (N, E/N)
   auto tell = [&](Tensor leaving) { coming = arriving(owners, std::move(leaving)); };
   k.choice = choose_experts(matmul(k.f, w.router), m.top_k, m.how, tell);  // of (T, E)
-  k.route = route_of(k.choice.counts(), coming, owners.num_devices(), owners.device_id());
-  Tensor n = gather_rows(k.f.local(), leaving_rows(k.choice));  // (T · k, D)   by expert, so by device
+  k.route = route_of(k.choice.lists->counts, coming, owners.num_devices(), owners.device_id());
+  Tensor n = gather_rows(k.f.local(), k.choice.lists->tokens);  // (T · k, D)   by expert, so by device
   n = sent(owners, std::move(n), k.route.to, k.route.from);     // (m, D)       tokens for my experts
   Tensor y = answers(for_expert, std::move(n), k.route, division.my_experts(w), m.how, k.experts);  // (m, D)
   k.answers = sent(owners, std::move(y), k.route.from, k.route.to);  // (T · k, D)   back, as they left
-  return division.like(combine_rows(k.answers, k.choice.slots(), k.choice.gates), k.f);  // (T, D)
+  return division.like(combine_rows(k.answers, k.choice.lists->slots, k.choice.gates), k.f);  // (T, D)
 }
 /// Gradients of answers go to the experts, and gradients of tokens come back. put_experts takes the gradients
 /// of this device's experts.
@@ -90,11 +90,11 @@ auto ask_experts_backward(Division& division, const W& w, const X& d, AnyKept& k
   const DecoderModel& m = division.m;
   Communicator& owners = division.owners();
   auto for_expert = [&](Tensor rows) { return division.for_expert(std::move(rows)); };
-  const std::vector<Index> slots = k.choice.slots();
+  const Indices slots = k.choice.lists->slots;
   auto dgates = division.like(dot_rows(d.local(), k.answers, slots, m.top_k), d);  // (T, k)
   k.answers = Tensor();
-  Tensor dy = gather_rows(d.local(), leaving_rows(k.choice));  // (T · k, D)
-  dy = m.how.rounded(scale_rows(std::move(dy), k.choice.gates, k.choice.in_order()));
+  Tensor dy = gather_rows(d.local(), k.choice.lists->tokens);  // (T · k, D)
+  dy = m.how.rounded(scale_rows(std::move(dy), k.choice.gates, k.choice.lists->in_order));
   dy = sent(owners, std::move(dy), k.route.to, k.route.from);  // (m, D)   of my experts' answers
   auto [dn, dw] = answers_backward(for_expert, std::move(dy), k.route, division.my_experts(w), m.how,
                                    k.experts);  // (m, D)

@@ -8,13 +8,6 @@
 
 namespace shard::decoders {
 
-/// The token of each choice, by expert: the rows that leave.
-inline std::vector<Index> leaving_rows(const ExpertChoice& choice) {
-  std::vector<Index> tokens = choice.in_order();
-  for (Index& row : tokens) row /= choice.top_k();
-  return tokens;
-}
-
 /// How many rows a device sends and receives, and which of the received rows are for which of its experts.
 struct Route {
   std::vector<Index> to;                 ///< (N)   rows that go to each device

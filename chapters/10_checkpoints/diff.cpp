@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "commands.hpp"
+#include "engine/basics/options.hpp"
 #include "engine/basics/printable.hpp"
 #include "engine/basics/ranges.hpp"
 #include "engine/device/error.hpp"
@@ -60,10 +61,31 @@ std::string compare(const StoredCheckpoint& one, const StoredCheckpoint& other, 
                      to_string(shard::place_of(static_cast<Index>(d.first), a.shape)));
 }
 
+/// Prints the options of the two networks that differ, if both checkpoints say them. Returns their number. An
+/// option that names a file is a path on the machine that saved it.
+std::size_t compare_networks(const StoredCheckpoint& one, const StoredCheckpoint& other) {
+  if (!one.manifest() || !other.manifest() || !one.manifest()->network || !other.manifest()->network)
+    return 0;
+  const NetworkRecord &a = *one.manifest()->network, &b = *other.manifest()->network;
+  std::map<std::string, std::pair<std::string, std::string>> all;
+  all["workload"] = {a.workload, b.workload};
+  for (const auto& [name, text] : a.options) all[name].first = text;
+  for (const auto& [name, text] : b.options) all[name].second = text;
+  std::size_t different = 0;
+  for (const auto& [name, texts] : all) {
+    if (is_same_value(texts.first, texts.second) || name == "--data") continue;
+    auto shown = [](const std::string& text) { return text.empty() ? "not said" : printable(text); };
+    fmt::print("network: {}: {} and {}\n", printable(name), shown(texts.first), shown(texts.second));
+    ++different;
+  }
+  return different;
+}
+
 }  // namespace
 
 int diff(const std::string& one, const std::string& other) {
   const StoredCheckpoint a(one), b(other);
+  const std::size_t other_options = compare_networks(a, b);
   std::size_t equal = 0, different = 0;
   auto say = [&](const std::string& name, const std::string& what) {
     fmt::print("{}: {}\n", printable(name), what);
@@ -79,7 +101,7 @@ int diff(const std::string& one, const std::string& other) {
   for (const auto& [name, tensor] : b.tensors())
     if (!a.tensors().contains(name)) say(name, "only in " + printable(other));
   fmt::print("{} tensors are equal, {} differ\n", equal, different);
-  return different == 0 ? 0 : static_cast<int>(Code::differs);
+  return different + other_options == 0 ? 0 : static_cast<int>(Code::differs);
 }
 
 }  // namespace shard::checkpoints

@@ -78,7 +78,7 @@ class Rewriting {
   Rewriting(const StoredCheckpoint& from, std::string folder, const NewForm& form)
       : from_(from), folder_(std::move(folder)), form_(form) {
     manifest_.format = form.format;
-    if (from.manifest()) manifest_.training = from.manifest()->training;
+    if (from.manifest()) static_cast<Records&>(manifest_) = *from.manifest();
   }
 
   void write(const std::string& stem) {

@@ -31,15 +31,19 @@ void print_tensors(const StoredCheckpoint& stored) {
   }
 }
 
-/// What a manifest says: the format, and how far a training has come.
-void print_manifest(const Manifest& manifest) {
-  fmt::print("{}, with a digest of each file", manifest.format);
-  if (const auto& training = manifest.training) {
-    fmt::print("; step {} of a training of the workload {}:", training->step, printable(training->workload));
-    for (const auto& [option, value] : training->options)
-      fmt::print(" {} {}", printable(option), printable(value));
-  }
+void print_options(const std::string& of, const std::map<std::string, std::string>& options) {
+  fmt::print("{}:", of);
+  for (const auto& [option, value] : options) fmt::print(" {} {}", printable(option), printable(value));
   fmt::print("\n");
+}
+
+/// What a manifest says: the format, the network, and how far a training has come.
+void print_manifest(const Manifest& manifest) {
+  fmt::print("{}, with a digest of each file\n", manifest.format);
+  if (const auto& network = manifest.network)
+    print_options("network " + printable(network->workload), network->options);
+  if (const auto& training = manifest.training)
+    print_options(fmt::format("step {} of a training", training->step), training->options);
 }
 
 }  // namespace

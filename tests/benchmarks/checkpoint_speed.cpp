@@ -40,7 +40,7 @@ void save(Communicator& group, const std::string& folder, std::vector<Tensor>& t
     saved[0].order.push_back(name_of(i));
     saved[0].held.push_back({name_of(i), Rows(tensors[i]), {all_rows, columns}, {mine, {0, columns}}});
   }
-  save_checkpoint(group, folder, {"gathered"}, saved, std::nullopt);
+  save_checkpoint(group, folder, {"gathered"}, saved, {});
 }
 
 std::vector<Tensor> load(Communicator& group, const std::string& folder, bool verifies) {

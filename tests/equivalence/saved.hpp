@@ -41,7 +41,7 @@ inline void save_for_test(ShardedEngine& engine, Optimizer& optimizer, const Wor
   std::vector<std::string> order;
   for (const Parameter& p : network.parameters()) order.push_back(p.name);
   save_training(engine, optimizer, order, folder, {format, 64},
-                {step, network.kind().name(), {{"--seed", "0"}}});
+                {NetworkRecord{network.kind().name(), {}}, TrainingRecord{step, {{"--seed", "0"}}}});
 }
 
 /// The first difference of a checkpoint from these weights and momenta, or an empty text. Missing momenta are 0.

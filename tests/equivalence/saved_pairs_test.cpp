@@ -161,7 +161,7 @@ TEST_CASE("what a device holds may begin anywhere in a tensor of its own, and be
     const CommonFolder folder(group());
     const std::vector<Trainable> held = {{"a", Rows(a, 1, 6), {5, 8}, {{0, 5}, {2 * place, 2 * place + 2}}},
                                          {"b", Rows(b, 1, 2), {4, 3}, {{place, place + 1}, {0, 3}}}};
-    save_checkpoint(group(), folder / "saved", {format, 64}, {{"model", held, {"a", "b"}}}, std::nullopt);
+    save_checkpoint(group(), folder / "saved", {format, 64}, {{"model", held, {"a", "b"}}}, {});
     const auto saved = open_saved(folder / "saved", read_manifest(folder / "saved"), "model");
     CHECK(saved->read("a", all_of({5, 8})) == all_columns);
     CHECK(saved->read("b", all_of({4, 3})) == all_rows);

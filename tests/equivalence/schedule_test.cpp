@@ -261,4 +261,21 @@ TEST_CASE("a schedule is drawn") {
   CHECK(draw(with_messages(2, 1, interleaved(1, 2, 1))) == "device 0  F0a F0b B0b B0b B0a B0a\n");
 }
 
+TEST_CASE("a drawing is as wide as the work of stages, and an idle share is that of their work") {
+  // Micro-batches of 3, 2 and 0 rows; stage 1 has twice the layers of stage 0.
+  const Schedule schedule = with_messages(2, 3, gpipe(2, 3));
+  const ForwardWork work = {{{0, 0}, 30}, {{1, 0}, 20}, {{2, 0}, 0}, {{0, 1}, 60}, {{1, 1}, 40}, {{2, 1}, 0}};
+  CHECK(draw(schedule, work) ==
+        "device 0  F0 F1 .  .  .  .  .  .  .  B1 B1 .  .  B0 B0\n"
+        "device 1  .  F0 F0 F1 F1 B1 B1 B1 B1 B0 B0 B0 B0 .  .\n");
+  // Device 1 works from 30 to 330, and device 0 goes back through micro-batch 0 in 60: 390, of which 150 and 300.
+  CHECK(std::abs(simulate(schedule, {.of_piece = work}).idle_share() - (1 - 450 / 780.0)) < 1e-12);
+  CHECK_THAT(describe(schedule, work), contains("devices idle 42.3 % of the time"));
+  const Schedule uneven = with_messages(4, 8, one_forward_one_backward(4, 8));
+  ForwardWork layers;
+  for (Index m = 0; m < 8; ++m)
+    for (int stage = 0; stage < 4; ++stage) layers[{m, stage}] = stage == 3 ? 5 : 1;
+  CHECK_THAT(describe(uneven, layers), contains("devices idle 62.8 % of the time"));
+}
+
 }  // namespace shard::testing

@@ -16,7 +16,8 @@ Manifest good_manifest() {
   manifest.format = "distributed";
   manifest.digests = {{"model-device-00001-of-00002.safetensors", "ab"}};
   manifest.tensors["w"] = {{3, 4}, {{"one", left_half}, {"other", right_half}}};
-  manifest.training = TrainingRecord{7, "mlp", {{"--seed", "18446744073709551615"}}};
+  manifest.network = NetworkRecord{"mlp", {{"--layers", "4"}}};
+  manifest.training = TrainingRecord{7, {{"--seed", "18446744073709551615"}}};
   return manifest;
 }
 
@@ -33,6 +34,18 @@ TEST_CASE("manifest: parts tile a tensor if each element is in one of them") {
   CHECK(why_no_tiling({3, 4}, {left_half, {{0, 3}, {2, 5}}}) == "the part (0-2, 2-4)");
   CHECK(why_no_tiling({3, 4}, {left_half, {{0, 3}}}) == "the part (0-2)");
   CHECK(why_no_tiling({0, 4}, {}) == "");
+}
+
+TEST_CASE("manifest: an older one has the network's options among those of the training") {
+  const Manifest older = parse_manifest(
+      R"({"format": "gathered", "digests": {}, "training": {"step": 2, "workload": "mixture",
+          "options": {"--experts": "7", "--batch": "4", "--seed": "0"}}})",
+      "older");
+  REQUIRE(older.network);
+  CHECK(older.network->workload == "mixture");
+  CHECK(older.network->options == std::map<std::string, std::string>{{"--experts", "7"}, {"--top-k", "1"}});
+  CHECK(older.training->step == 2);
+  CHECK(older.training->options == std::map<std::string, std::string>{{"--batch", "4"}, {"--seed", "0"}});
 }
 
 TEST_CASE("manifest: each thing that can be wrong with it is told in one line") {
@@ -56,7 +69,9 @@ TEST_CASE("manifest: each thing that can be wrong with it is told in one line") 
                 "training, step, expected a whole number below 2^63, given -7");
   check_refused("\"step\": 7", "\"step\": 9223372036854775808",
                 "training, step, expected a whole number below 2^63");
-  check_refused("\"options\"", "\"option\"", "training, expected object \"options\", given none");
+  check_refused("\"options\"", "\"option\"", "network, expected object \"options\", given none");
+  check_refused("\"workload\"", "\"work\"", "network, expected string \"workload\", given none");
+  check_refused("\"4\"", "4", "network, --layers, expected a text, given number");
   check_refused("\"parts\"", "\"part\"", "tensor \"w\", expected array \"parts\", given none");
   check_refused("\"shape\"", "\"form\"", "tensor \"w\", expected array \"shape\", given none");
   check_refused("\"tensors\"", "\"tensor\"", "expected object \"tensors\", given none");

@@ -147,6 +147,10 @@ namespace {
 
 constexpr float much = 30;  // other powers vanish beside e^30
 
+Indices listed(const shard::Indices& all) {
+  return {all.begin(), all.end()};
+}
+
 ExpertChoice some_choice(const Arithmetic& how) {
   return choose_experts(matrix(3, 4, {0, much, 2, 2, 3, 1, 0, 3, 0, 0, -much, 1}), 2, how);
 }
@@ -157,7 +161,7 @@ TEST_CASE("experts: those of the largest logits, the lower of equal ones; gates 
   const ExpertChoice choice = some_choice(Arithmetic::real(1));
   CHECK(choice.rows() == 3);
   CHECK(choice.top_k() == 2);
-  CHECK(choice.experts == Indices{1, 2, 0, 3, 3, 0});
+  CHECK(listed(choice.experts()) == Indices{1, 2, 0, 3, 3, 0});
   const Values gates = choice.gates.to_host();
   for (std::size_t token = 0; token < 3; ++token)
     CHECK(std::abs(gates[2 * token] + gates[2 * token + 1] - 1) < 0x1p-22F);
@@ -168,20 +172,21 @@ TEST_CASE("experts: those of the largest logits, the lower of equal ones; gates 
 
 TEST_CASE("experts: the tokens of each in ascending order, the places of choices by expert, and counts") {
   const ExpertChoice choice = some_choice(Arithmetic::real(1));
-  CHECK(choice.tokens_of(0) == Indices{1, 2});
-  CHECK(choice.tokens_of(1) == Indices{0});
-  CHECK(choice.tokens_of(2) == Indices{0});
-  CHECK(choice.tokens_of(3) == Indices{1, 2});
-  CHECK(choice.in_order() == Indices{2, 5, 0, 1, 3, 4});
-  CHECK(choice.slots() == Indices{2, 3, 0, 4, 5, 1});
-  CHECK(choice.counts() == Indices{2, 1, 1, 2});
+  CHECK(listed(choice.tokens_of(0)) == Indices{1, 2});
+  CHECK(listed(choice.tokens_of(1)) == Indices{0});
+  CHECK(listed(choice.tokens_of(2)) == Indices{0});
+  CHECK(listed(choice.tokens_of(3)) == Indices{1, 2});
+  CHECK(listed(choice.lists->in_order) == Indices{2, 5, 0, 1, 3, 4});
+  CHECK(listed(choice.lists->tokens) == Indices{1, 2, 0, 0, 1, 2});
+  CHECK(listed(choice.lists->slots) == Indices{2, 3, 0, 4, 5, 1});
+  CHECK(choice.lists->counts == Indices{2, 1, 1, 2});
 }
 
 TEST_CASE(
     "experts on the grid: logits become exponents of 2 before they are compared, and gates are rounded") {
   const Arithmetic grid{.unit = 0x1p-3F, .limit = 64, .base = ExponentialBase::two};
   const ExpertChoice choice = choose_experts(matrix(2, 3, {5, 9, 4.4F, 1.4F, 0, 0.6F}), 2, grid);
-  CHECK(choice.experts == Indices{0, 1, 0, 2});  // 4, 4, 4 and 1, 0, 1
+  CHECK(listed(choice.experts()) == Indices{0, 1, 0, 2});  // 4, 4, 4 and 1, 0, 1
   CHECK(choice.gates.to_host() == Values{0.5F, 0.5F, 0.5F, 0.5F});
   const ExpertChoice thirds = choose_experts(matrix(1, 2, {1, 0}), 2, grid);
   CHECK(thirds.gates.to_host() == Values{0.625F, 0.375F});  // 2/3 and 1/3

@@ -3,10 +3,14 @@
 #include <map>
 #include <set>
 
+#include "engine/basics/printable.hpp"
+#include "engine/checkpoints/saved_checkpoint.hpp"
 #include "engine/files/model_folder.hpp"
+#include "engine/files/regular_file.hpp"
 #include "engine/files/safetensors/safetensors.hpp"
-#include "engine/workloads/decoder/model.hpp"
-#include "engine/workloads/t5/model.hpp"
+#include "engine/program/recorded_network.hpp"
+#include "engine/workloads/decoder/decoder.hpp"
+#include "engine/workloads/t5/t5.hpp"
 #include "families.hpp"
 
 namespace shard::dispatch {
@@ -54,9 +58,30 @@ void set_types(Module& module, const std::string& path, const std::map<std::stri
 
 }  // namespace
 
+namespace {
+
+/// The network of a checkpoint of ours.
+Network network_of_ours(const std::string& folder, const Manifest& manifest) {
+  const std::string workload = manifest.network ? manifest.network->workload : "none";
+  const bool is_decoder = decoder().makes(workload);
+  if (!is_decoder && !t5().makes(workload))
+    bad_file(folder + '/' + Manifest::file_name, "network", "a decoder or a t5", printable(workload, 60));
+  const WorkloadKind& kind = is_decoder ? decoder() : t5();
+  const Options options = with_network_of(manifest, folder, kind, "map", {}, SizesFrom::shapes);
+  const std::shared_ptr<Workload> read = kind.read(*open_saved(folder, manifest, "model"), options);
+  Network network =
+      is_decoder ? decoder_network(as_decoder(*read).model()) : t5_network(as_t5(*read).model());
+  set_types(network.root, "", {}, "F32");
+  return network;
+}
+
+}  // namespace
+
 Network read_network(const std::string& path) {
   std::error_code ignored;
   const bool is_folder = fs::is_directory(path, ignored);
+  if (is_folder && has_manifest(path) && !has_model_config(path))
+    return network_of_ours(path, read_manifest(path));
   const bool has_parameters = is_folder && stored_in(path) != StoredIn::neither;
   const ForeignModel model =
       has_parameters ? open_model_folder(path) : read_model_config(is_folder ? path + "/config.json" : path);

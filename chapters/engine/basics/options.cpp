@@ -31,6 +31,11 @@ bool is_number(const std::string& text, bool (*is_good)(double)) {
   return parses(text, value) && is_good(value);
 }
 
+bool is_same_value(const std::string& one, const std::string& other) {
+  double a = 0, b = 0;
+  return one == other || (parses(one, a) && parses(other, b) && a == b);
+}
+
 std::optional<std::vector<Index>> numbers_in(const std::string& text, bool (*is_good)(Index)) {
   std::vector<Index> numbers;
   for (std::size_t begin = 0; begin <= text.size();) {

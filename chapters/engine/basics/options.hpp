@@ -25,6 +25,7 @@ struct OptionText {
   std::string type;      ///< "N", "X", "NAME", "HOW" ... for --help
   std::string expected;  ///< "a whole number from 1 to 2^30": what the message for another text expects
   std::function<bool(const std::string& text)> accepts;
+  bool is_of_data = false;  ///< says what a network learns from, and is no part of the network
 };
 
 /// A whole number from 1 to 2^30; a number of 0 or more; any text.
@@ -44,6 +45,13 @@ struct Option : OptionText {
     if (!of_type.empty()) type = of_type;
   }
 };
+
+/// An option of the data.
+template <class T>
+Option<T> of_data(Option<T> option) {
+  option.is_of_data = true;
+  return option;
+}
 
 /// The values that were given for options, by their names.
 class Options {
@@ -84,6 +92,8 @@ class Options {
 bool is_number(const std::string& text, bool (*is_good)(Index));
 bool is_number(const std::string& text, bool (*is_good)(double));
 /// @}
+/// Whether two texts have the same value: they are equal, or numbers that are: 1e4 and 10000.
+bool is_same_value(const std::string& one, const std::string& other);
 /// The numbers of "3,1,1", if `is_good` is true for each; nothing for any other text.
 std::optional<std::vector<Index>> numbers_in(const std::string& text, bool (*is_good)(Index));
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
 
 #include "engine/basics/printable.hpp"
 #include "engine/files/json_file.hpp"
@@ -47,7 +48,11 @@ class ManifestReader {
     if (manifest.format == "distributed")
       for (const auto& [name, tensor] : member(all, "tensors", "the manifest", json::value_t::object).items())
         manifest.tensors[name] = parts_of("tensor \"" + printable(name) + '"', tensor);
-    if (all.contains("training")) manifest.training = record(all["training"]);
+    if (all.contains("training")) manifest.training = training(all["training"]);
+    if (all.contains("network"))
+      manifest.network = {text(all["network"], "workload", "network"), options(all["network"], "network")};
+    else if (manifest.training)
+      manifest.network = take_network(text(all["training"], "workload", "training"), *manifest.training);
     return manifest;
   }
 
@@ -102,13 +107,28 @@ class ManifestReader {
     return stored;
   }
 
-  TrainingRecord record(const json& of) const {
-    TrainingRecord record;
-    record.step = number(of.is_object() ? of.value("step", json()) : json(), "training, step");
-    record.workload = text(of, "workload", "training");
-    for (const auto& [option, value] : member(of, "options", "training", json::value_t::object).items())
-      record.options[option] = text(value, "training, " + printable(option));
-    return record;
+  std::map<std::string, std::string> options(const json& of, const std::string& where) const {
+    std::map<std::string, std::string> all;
+    for (const auto& [option, value] : member(of, "options", where, json::value_t::object).items())
+      all[option] = text(value, where + ", " + printable(option));
+    return all;
+  }
+  TrainingRecord training(const json& of) const {
+    return {number(of.is_object() ? of.value("step", json()) : json(), "training, step"),
+            options(of, "training")};
+  }
+  /// Older manifests have the network's options among those of the training. A mixture that names no number of
+  /// experts for each token has one.
+  static NetworkRecord take_network(const std::string& workload, TrainingRecord& training) {
+    const std::set<std::string> others = {"--batch",  "--clip-norm",    "--data",   "--learning-rate",
+                                          "--length", "--optimizer",    "--pieces", "--precision",
+                                          "--seed",   "--source-length"};
+    NetworkRecord network{workload, {}};
+    for (const auto& [option, value] : training.options)
+      if (!others.contains(option)) network.options[option] = value;
+    for (const auto& [option, value] : network.options) training.options.erase(option);
+    if (workload == "mixture") network.options.try_emplace("--top-k", "1");
+    return network;
   }
 
   std::string path_;
@@ -132,10 +152,10 @@ Manifest read_manifest(const std::string& folder) {
 
 std::string manifest_text(const Manifest& manifest) {
   nlohmann::ordered_json all = {{"format", manifest.format}};
+  if (manifest.network)
+    all["network"] = {{"workload", manifest.network->workload}, {"options", manifest.network->options}};
   if (manifest.training)
-    all["training"] = {{"step", manifest.training->step},
-                       {"workload", manifest.training->workload},
-                       {"options", manifest.training->options}};
+    all["training"] = {{"step", manifest.training->step}, {"options", manifest.training->options}};
   all["digests"] = manifest.digests;
   for (const auto& [name, tensor] : manifest.tensors) {
     auto parts = nlohmann::ordered_json::array();

@@ -22,21 +22,31 @@ struct StoredParts {
   std::vector<StoredPart> parts;
 };
 
-/// The state of a training run, and the options to continue it.
+/// The network whose parameters a checkpoint has.
+struct NetworkRecord {
+  std::string workload;                        ///< its kind: "mlp"
+  std::map<std::string, std::string> options;  ///< that make it, by name: {"--layers", "2"}
+};
+
+/// The state of a training run, and the options to continue it, beside those of its network.
 struct TrainingRecord {
   Index step = 0;                              ///< the last one made
-  std::string workload;                        ///< the kind of network: "mlp"
   std::map<std::string, std::string> options;  ///< of the command line, by name: {"--batch", "64"}
 };
 
+/// What a checkpoint says beside its tensors.
+struct Records {
+  std::optional<NetworkRecord> network = {};    ///< nothing if other files say it, such as config.json
+  std::optional<TrainingRecord> training = {};  ///< nothing if only parameters were saved
+};
+
 /// The content of `checkpoint.json`.
-struct Manifest {
+struct Manifest : Records {
   static constexpr const char* file_name = "checkpoint.json";
 
   std::string format;                          ///< "gathered", "sharded" or "distributed"
   std::map<std::string, std::string> digests;  ///< of each file, by file name (engine/files/regular_file.hpp)
   std::map<std::string, StoredParts> tensors;  ///< of the distributed format, by name
-  std::optional<TrainingRecord> training;      ///< nothing if only parameters were saved
 };
 
 /// Whether a folder has a manifest.

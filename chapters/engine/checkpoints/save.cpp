@@ -176,7 +176,7 @@ void agree(Communicator& group, const std::exception_ptr& failure,
 }  // namespace
 
 void save_checkpoint(Communicator& group, const std::string& path, const SaveForm& form,
-                     const std::vector<SavedTensors>& all, const std::optional<TrainingRecord>& training,
+                     const std::vector<SavedTensors>& all, const Records& records,
                      const std::string& beside) {
   const bool is_first = group.device_id() == 0;
   std::unique_ptr<FolderReplacement> folder;
@@ -191,7 +191,7 @@ void save_checkpoint(Communicator& group, const std::string& path, const SaveFor
   }
   agree(group, failure, folder);
   Manifest manifest = writing.manifest();
-  manifest.training = training;
+  static_cast<Records&>(manifest) = records;
   if (is_first) {
     replace_file(folder->folder() + '/' + Manifest::file_name, manifest_text(manifest));
     if (!beside.empty()) folder->keep_others(beside, is_checkpoint_file);

@@ -34,7 +34,7 @@ struct SavedTensors {
 /// `beside`, that folder's other files, such as config.json, are added. A collective. \throws Error file when
 /// something cannot be written
 void save_checkpoint(Communicator& group, const std::string& path, const SaveForm& form,
-                     const std::vector<SavedTensors>& all, const std::optional<TrainingRecord>& training,
+                     const std::vector<SavedTensors>& all, const Records& records,
                      const std::string& beside = "");
 
 }  // namespace shard

@@ -96,7 +96,7 @@ void verify_digests(Communicator& group, const std::string& folder, const Manife
 }
 
 void save_training(ShardedEngine& engine, Optimizer& optimizer, const std::vector<std::string>& order,
-                   const std::string& path, const SaveForm& form, const TrainingRecord& record) {
+                   const std::string& path, const SaveForm& form, const Records& records) {
   std::vector<SavedTensors> all = {{"model", engine.trainable(), order}};
   SavedTensors state{"optimizer", {}, {}};
   const std::vector<std::string> kept = optimizer.state_names();
@@ -106,7 +106,7 @@ void save_training(ShardedEngine& engine, Optimizer& optimizer, const std::vecto
   for (const std::string& name : order)
     for (const std::string& what : kept) state.order.push_back(name + '/' + what);
   if (!kept.empty()) all.push_back(std::move(state));
-  save_checkpoint(engine.group(), path, form, all, record);
+  save_checkpoint(engine.group(), path, form, all, records);
 }
 
 void load_training(ShardedEngine& engine, Optimizer& optimizer, const std::string& folder,

@@ -24,10 +24,10 @@ void verify_digests(Communicator& group, const std::string& folder, const Manife
 /// Says on standard error which files were not compared with their digests, since the user wished so.
 void say_not_verified(const std::string& folder, const Manifest& manifest);
 
-/// Saves the parameters, the optimizer's state, and the record. `order`: the names of all parameters. A
+/// Saves the parameters, the optimizer's state, and the records. `order`: the names of all parameters. A
 /// collective. \throws Error file
 void save_training(ShardedEngine& engine, Optimizer& optimizer, const std::vector<std::string>& order,
-                   const std::string& path, const SaveForm& form, const TrainingRecord& record);
+                   const std::string& path, const SaveForm& form, const Records& records);
 
 /// Loads parameters and state. Another number of devices and another engine may have saved them; each device
 /// reads its own part. \throws Error file

@@ -80,7 +80,11 @@ class IntegerOptimizer : public Optimizer {
 
  protected:
   void update(const Trainable& t, const Tensor& gradient) override {
-    if (!must_stay_(t.name)) integer_update(t.parameter, scale(gradient.clone(), 1 / unit_));
+    if (must_stay_(t.name)) return;
+    if (unit_ == 1)
+      integer_update(t.parameter, gradient);
+    else
+      integer_update(t.parameter, scale(gradient.clone(), 1 / unit_));
   }
 
  private:

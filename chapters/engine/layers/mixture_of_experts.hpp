@@ -6,30 +6,43 @@
 /// The choice is as Mixtral's (Jiang et al. 2024): each token takes the k experts of its largest logits, and its
 /// gates are the softmax of these logits. No expert is ever full.
 
+#include <memory>
+
 #include "engine/layers/arithmetic.hpp"
 #include "engine/layers/feed_forward.hpp"
 #include "engine/layers/layout_of_rows.hpp"
 
 namespace shard {
 
+/// The choices of T tokens, k each, sorted in several ways.
+struct ChoiceLists {
+  Index top_k = 0;        // k
+  Indices experts = {};   // (T · k)   largest logit first; for equal logits, the lower expert
+  Indices in_order = {};  // (T · k)   indices into `experts`, sorted by expert, and for one expert by token
+  Indices tokens = {};    // (T · k)   the token of each choice in that order
+  Indices slots = {};     // (T · k)   the position of each choice in that order
+  std::vector<Index> counts = {};  // (E)       the number of choices of each expert
+  std::vector<Index> first = {};   // (E)       where those of each expert begin in that order
+};
+/// Sorts the choices. Tensors without elements lead to the same choices in each block, which share one list.
+std::shared_ptr<const ChoiceLists> sorted_choices(std::vector<Index> experts, Index top_k, Index num_experts);
+
 /// The experts that a router chose for the tokens of some rows.
 struct ExpertChoice {
-  Tensor gates;                // (T, k)
-  std::vector<Index> experts;  // (T · k)   largest logit first; for equal logits, the lower expert
+  Tensor gates;  // (T, k)
   Index num_experts = 0;
+  std::shared_ptr<const ChoiceLists> lists;
 
   Index top_k() const { return gates.extent(1); }
   Index rows() const { return gates.extent(0); }
+  const Indices& experts() const { return lists->experts; }
   /// The choices of these rows.
   ExpertChoice of_rows(Range rows) const;
   /// The tokens that chose an expert, in ascending order.
-  std::vector<Index> tokens_of(Index expert) const;
-  /// All choices, as indices into `experts`, sorted by expert, and for one expert by token.
-  std::vector<Index> in_order() const;
-  /// The position of each choice (T · k) in that order.
-  std::vector<Index> slots() const;
-  /// The number of choices of each expert, (E).
-  std::vector<Index> counts() const;
+  Indices tokens_of(Index expert) const {
+    const auto e = static_cast<std::size_t>(expert);
+    return lists->tokens.part(lists->first[e], lists->counts[e]);
+  }
 };
 
 /// Is called with the number of choices of each expert, (E), before the host waits for the choice: if it
@@ -62,7 +75,7 @@ namespace detail {
 
 /// Some of this device's rows of x.
 template <Layout X>
-X some_rows(const X& x, const std::vector<Index>& rows) {
+X some_rows(const X& x, const Indices& rows) {
   Tensor some = gather_rows(Access::tensor(x), rows);
   Shape shape = some.shape();
   return Access::make<X>(x.group(), std::move(some), std::move(shape), Slice<X> ? 0 : Access::place(x));
@@ -100,7 +113,7 @@ MixtureOf<X, C, R> mixture_of_experts(const X& n, ExpertChoice choice,
   for (const Tensor& t : answers) all.push_back(&t);
   kept.answers = concatenate(all, 0);  // (T · k, D)
   answers.clear();
-  Tensor y = combine_rows(kept.answers, choice.slots(), choice.gates);  // (T, D)
+  Tensor y = combine_rows(kept.answers, choice.lists->slots, choice.gates);  // (T, D)
   kept.choice = std::move(choice);
   return detail::Access::make<MixtureOf<X, C, R>>(n.group(), std::move(y), n.global_shape(),
                                                   detail::Access::place(n));
@@ -125,24 +138,21 @@ MixtureGradients<X, C, R> mixture_of_experts_backward(const X& dy,
   using detail::Access;
   const ExpertChoice& choice = kept.choice;
   MixtureGradients<X, C, R> d;
-  Tensor gates = dot_rows(Access::tensor(dy), kept.answers, choice.slots(), choice.top_k());  // (T, k)
+  const ChoiceLists& lists = *choice.lists;
+  Tensor gates = dot_rows(Access::tensor(dy), kept.answers, lists.slots, choice.top_k());  // (T, k)
   kept.answers = Tensor();
-  const std::vector<Index> choices = choice.in_order();
   std::vector<Tensor> dn;
   std::vector<const Tensor*> all;
-  auto first = choices.begin();
   for (std::size_t e = 0; e < experts.size(); ++e) {
-    const auto next = first + kept.n[e].local().extent(0);
+    const Indices choices = lists.in_order.part(lists.first[e], lists.counts[e]);
     X answer = detail::some_rows(dy, choice.tokens_of(static_cast<Index>(e)));  // (t, D)
-    answer = detail::relaid(
-        how.rounded(scale_rows(Access::take(std::move(answer)), choice.gates, std::span(first, next))),
-        answer);
+    answer = detail::relaid(how.rounded(scale_rows(Access::take(std::move(answer)), choice.gates, choices)),
+                            answer);
     d.experts.push_back(feed_forward_backward(answer, kept.n[e], experts[e], how, std::move(kept.of[e])));
     dn.push_back(Access::take(std::move(d.experts.back().n)));
-    first = next;
   }
   for (const Tensor& t : dn) all.push_back(&t);
-  Tensor sum = combine_rows(concatenate(all, 0), choice.slots(), choice.top_k());  // (T, D)
+  Tensor sum = combine_rows(concatenate(all, 0), lists.slots, choice.top_k());  // (T, D)
   d.n = Access::make<decltype(d.n)>(dy.group(), std::move(sum), dy.global_shape(), Access::place(dy));
   Shape shape = {dy.global_shape()[0], choice.top_k()};
   d.gates =

@@ -54,6 +54,16 @@ Options first_accepted(int devices, const std::vector<const Variant*>& variants,
   return given;
 }
 
+/// The options without those that say how something is divided, as `--stages 1,2,3` does. These do not decide
+/// how much there is to divide.
+Options without_divisions(const Variant& variant, const Options& options) {
+  Options others;
+  for (const std::string& name : options.names())
+    if (const auto declared = variant.declared(name); !declared || declared->type != "HOW")
+      others.set(name, options.given(name));
+  return others;
+}
+
 /// Options of a network that all variants accept, so that their curves can be compared, or at least this one.
 Options with_default_network(int devices, const Chapter& chapter, const Variant& variant,
                              const Options& given) {
@@ -61,7 +71,9 @@ Options with_default_network(int devices, const Chapter& chapter, const Variant&
   for (const Variant& v : chapter.variants)
     if (!v.is_deeper) all.push_back(&v);
   Options options = first_accepted(devices, all, given);
-  auto accepts = [&] { return variant.accepts(devices, *variant.workload->make(options), options); };
+  auto accepts = [&] {
+    return variant.accepts(devices, *variant.workload->make(options), without_divisions(variant, options));
+  };
   for (int i = 0; i < 64 && !accepts(); ++i)
     if (!variant.workload->deepen(options, given)) break;
   return options;

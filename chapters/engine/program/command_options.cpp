@@ -103,11 +103,21 @@ class DeclaredOptions {
       auto set = [&given = given_, name = o.name](const std::string& text) { given.set(name, text); };
       add_read(command_, o.name, o.type, set, help)
           ->check(accepting(o.expected, is_taken))
-          ->default_str(initial.has(o.name) ? initial.given(o.name) : o.initial);
+          ->default_str(initial.has(o.name) ? initial.given(o.name) : usual(o));
     }
   }
 
  private:
+  /// "2", or "1, top-k 2" where variants have other initial values.
+  std::string usual(const OptionText& option) const {
+    std::string text = option.initial;
+    std::set<std::string> said = {text};
+    for (const Variant& v : chapter_.variants)
+      if (const auto o = v.declared(option.name); o && said.insert(o->initial).second)
+        text += fmt::format(", {} {}", v.name, o->initial);
+    return text;
+  }
+
   CLI::App& command_;
   const Chapter& chapter_;
   Options& given_;

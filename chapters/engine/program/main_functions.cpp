@@ -12,6 +12,21 @@
 
 namespace shard {
 
+namespace {
+
+/// The options that a variant's network has, by name.
+nlohmann::ordered_json network_options(const Variant& variant) {
+  nlohmann::ordered_json all = nlohmann::ordered_json::object();
+  for (const bool is_size : {true, false})
+    for (const OptionText& o : is_size ? variant.workload->training_options() : variant.workload->options())
+      if (!o.is_of_data)
+        all[o.name] = {
+            {"initial", o.initial}, {"expected", o.expected}, {"type", o.type}, {"is_size", is_size}};
+  return all;
+}
+
+}  // namespace
+
 int list_chapters(Communicator& group) {
   require_distinct_strategies();
   nlohmann::ordered_json all = nlohmann::ordered_json::array();
@@ -21,7 +36,8 @@ int list_chapters(Communicator& group) {
       variants.push_back({{"name", v.name},
                           {"summary", v.summary},
                           {"has_closed_forms", static_cast<bool>(v.costs)},
-                          {"workload", v.workload->name()}});
+                          {"workload", v.workload->name()},
+                          {"network_options", network_options(v)}});
     nlohmann::ordered_json strategies = nlohmann::ordered_json::object();
     for (const auto& [alias, variant] : c.strategies) strategies[alias] = variant;
     all.push_back({{"folder", c.folder},

@@ -52,7 +52,7 @@ std::vector<Range> cut_by_list(const std::string& text, Index size, int parts, c
   const auto sizes = numbers_in(text, [](Index n) { return n >= 1 && n <= Index{1} << 30; });
   if (!sizes) refuse_list(fmt::format("{} or numbers of {} separated by commas", rules, what));
   if (std::ssize(*sizes) != parts || std::accumulate(sizes->begin(), sizes->end(), Index{0}) != size)
-    refuse_list(fmt::format("{} numbers that add up to {} {}", parts, size, what));
+    refuse_list(fmt::format("{} numbers, one a stage, that add up to {} {}", parts, size, what));
   std::vector<Range> cut;
   Index begin = 0;
   for (Index part_size : *sizes) {

@@ -2,6 +2,7 @@
 
 #include <map>
 
+#include "engine/device/books/ledger.hpp"
 #include "engine/engines/sharded_engine.hpp"
 #include "engine/schedules/checker.hpp"
 #include "engine/schedules/interpreter.hpp"
@@ -45,11 +46,14 @@ class StageWorker : public Interpreter {
   void give_output_grad(Value d) { put({Flow::gradient, 0, last_}, std::move(d)); }
 
   Part part;
+  ForwardWork work;  ///< operations of each forward on this device
 
  protected:
   void forward(Index m, int s) override {
     typename Part::Kept kept;
+    const Index before = ledger().flops();
     Value x = part.forward(m, s, s == 0 ? part.input(m) : take({Flow::activation, m, s}), kept);
+    work[{m, s}] = ledger().flops() - before;
     if (!InferenceMode::is_on()) kept_.emplace(Piece{m, s}, std::move(kept));
     if (s < last_ || !loss_gradient_)
       put({Flow::activation, m, s + 1}, std::move(x));
@@ -128,9 +132,10 @@ class StagedEngine : public Base {
     Worker worker = begin(input, micro_batches_);
     before_step(worker.part);
     worker.run(schedule_, loss_gradient);
+    work_ = std::move(worker.work);
     return gradients_of(worker.part);
   }
-  std::string describe_step() override { return describe(schedule_); }
+  std::string describe_step() override { return describe(schedule_, work_of_all(along(), work_)); }
 
  protected:
   using Worker = StageWorker<Part>;
@@ -164,6 +169,7 @@ class StagedEngine : public Base {
 
  private:
   Schedule schedule_;
+  ForwardWork work_;  // of the last step, on this device
   Tape<std::unique_ptr<Worker>> tape_;
 };
 

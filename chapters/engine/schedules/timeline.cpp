@@ -6,6 +6,7 @@
 #include <map>
 
 #include "engine/basics/terminal.hpp"
+#include "engine/device/gathered.hpp"
 #include "engine/schedules/checker.hpp"
 #include "engine/schedules/interpreter.hpp"
 
@@ -14,10 +15,11 @@ namespace shard {
 using Kind = Action::Kind;
 
 Index Durations::of(const Action& action) const {
-  if (action.kind == Kind::forward) return forward;
-  if (action.kind == Kind::backward_input) return backward_input;
-  if (action.kind == Kind::backward_weights) return backward_weights;
-  return action.kind == Kind::backward ? backward_input + backward_weights : 0;
+  const Index times = of_piece.empty() ? 1 : of_piece.at({action.micro_batch, action.stage});
+  if (action.kind == Kind::forward) return times * forward;
+  if (action.kind == Kind::backward_input) return times * backward_input;
+  if (action.kind == Kind::backward_weights) return times * backward_weights;
+  return action.kind == Kind::backward ? times * (backward_input + backward_weights) : 0;
 }
 
 Index Timeline::busy(int device) const {
@@ -90,8 +92,25 @@ Timeline simulate(const Schedule& schedule, const Durations& durations) {
   return timeline;
 }
 
-std::string draw(const Schedule& schedule) {
-  const Timeline timeline = simulate(schedule, Durations());
+namespace {
+
+/// The slots of each forward in a drawing: those of a stage's largest micro-batch, or none.
+ForwardWork slots_of(const ForwardWork& work) {
+  std::map<int, Index> of_stage;
+  for (const auto& [piece, amount] : work) of_stage[piece.second] = std::max(of_stage[piece.second], amount);
+  Index least = 0;  // of all stages with work
+  for (const auto& [stage, most] : of_stage)
+    if (most > 0 && (least == 0 || most < least)) least = most;
+  ForwardWork slots;
+  for (const auto& [piece, amount] : work)
+    slots[piece] = amount > 0 ? (of_stage[piece.second] + least / 2) / least : 0;
+  return slots;
+}
+
+}  // namespace
+
+std::string draw(const Schedule& schedule, const ForwardWork& work) {
+  const Timeline timeline = simulate(schedule, {.of_piece = slots_of(work)});
   std::size_t width = 0;
   std::vector<std::vector<std::string>> cells;
   for (const std::vector<Slot>& work : timeline.work) {
@@ -116,12 +135,19 @@ std::string draw(const Schedule& schedule) {
   return text;
 }
 
-std::string describe(const Schedule& schedule) {
+ForwardWork work_of_all(Communicator& group, const ForwardWork& mine) {
+  ForwardWork all;
+  for (const ForwardWork& theirs : gather_for_all(group, "operations of forwards", mine))
+    all.insert(theirs.begin(), theirs.end());
+  return all;
+}
+
+std::string describe(const Schedule& schedule, const ForwardWork& work) {
   std::vector<Index> held;
   for (int d = 0; d < schedule.devices; ++d) held.push_back(most_held(schedule, d));
   std::string text = fmt::format(
       "{}devices idle {:.1f} % of the time, if messages took none; micro-batches held, by device: {}\n",
-      draw(schedule), 100 * simulate(schedule, Durations()).idle_share(), fmt::join(held, ", "));
+      draw(schedule, work), 100 * simulate(schedule, {.of_piece = work}).idle_share(), fmt::join(held, ", "));
   for (const Stuck& s : find_cycle(schedule, Sends::blocking))
     text += fmt::format("if sends blocked: device {} would wait for device {} in {}\n", s.device, s.waits_for,
                         to_string(s.action));

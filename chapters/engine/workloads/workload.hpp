@@ -171,6 +171,8 @@ class WorkloadKind {
  public:
   virtual ~WorkloadKind() = default;
   virtual std::string name() const = 0;
+  /// Whether its options also make networks of the kind with this name.
+  virtual bool makes(const std::string& other) const { return other == name(); }
   /// The content of a file of parameters, for --help.
   virtual std::string parameters_help() const = 0;
 

@@ -16,6 +16,7 @@
 #include "engine/layers/tokens/language_model.hpp"
 #include "engine/program/commands.hpp"
 #include "engine/program/commands/rows.hpp"
+#include "engine/program/recorded_network.hpp"
 #include "engine/workloads/decoder/model.hpp"
 
 namespace shard {
@@ -27,9 +28,10 @@ struct Parameters {
   std::unique_ptr<Checkpoint> checkpoint;  ///< under our names, in our shapes
   ForeignNames stored_as;                  ///< the stored names that differ from ours
   std::shared_ptr<Workload> foreign;       ///< the network, if another library's folder describes it
+  Options options;                         ///< those given, and those of the network of a checkpoint of ours
 
   /// The network that has these parameters. \throws Error file
-  std::shared_ptr<Workload> network_of(const WorkloadKind& kind, const Options& options) const {
+  std::shared_ptr<Workload> network_of(const WorkloadKind& kind) const {
     return foreign ? foreign : kind.read(*checkpoint, options);
   }
 
@@ -58,23 +60,45 @@ void say_whether_tied(const ForeignModel& model, const ForeignNames& names) {
                        : "not tied to the embedding, whose values are others, though config.json ties them");
 }
 
+/// The folder of the checkpoint of ours that --params names, or one of whose files it names; else nothing.
+std::optional<std::string> checkpoint_of(const std::string& params) {
+  if (has_manifest(params)) return has_model_config(params) ? std::nullopt : std::optional(params);
+  const std::filesystem::path file(params);
+  const std::string folder = file.has_parent_path() ? file.parent_path().string() : ".";
+  std::error_code ignored;
+  const bool is_file = std::filesystem::is_regular_file(file, ignored);
+  if (!is_file || !has_manifest(folder) || has_model_config(folder)) return std::nullopt;
+  return read_manifest(folder).digests.contains(file.filename().string()) ? std::optional(folder)
+                                                                          : std::nullopt;
+}
+
+/// The options given, and those of the network of the checkpoint that --params names. \throws Error usage, file
+Options options_of(const Variant& variant, const Arguments& arguments) {
+  const std::optional<std::string> folder = checkpoint_of(arguments.params);
+  if (!folder || arguments.block) return arguments.options;
+  return with_network_of(read_manifest(*folder), *folder, *variant.workload, variant.name, arguments.options,
+                         SizesFrom::shapes);
+}
+
 /// Opens a file, or a folder of another library with a whole network, or one block of it. \throws Error file
 /// when they cannot be read; usage when a chapter that reads blocks gets a folder without a block, or a block
 /// without a folder
-Parameters open_parameters(Communicator& group, const WorkloadKind& kind, const Arguments& arguments) {
+Parameters open_parameters(Communicator& group, const Variant& variant, const Arguments& arguments) {
+  const WorkloadKind& kind = *variant.workload;
+  const Options options = options_of(variant, arguments);
   if (has_manifest(arguments.params)) {
     const Manifest manifest = read_manifest(arguments.params);
     if (!arguments.unverified) verify_digests(group, arguments.params, manifest);
     if (arguments.unverified && group.device_id() == 0) say_not_verified(arguments.params, manifest);
     if (!has_model_config(arguments.params))
-      return {open_saved(arguments.params, manifest, "model"), {}, nullptr};
+      return {open_saved(arguments.params, manifest, "model"), {}, nullptr, options};
   }
   std::error_code ignored;
   const auto status = std::filesystem::status(arguments.params, ignored);
   const std::string path = one_line(arguments.params);
   const bool is_folder = std::filesystem::is_directory(status);
   if (!arguments.block) {
-    if (!is_folder) return {open_checkpoint(arguments.params), {}, nullptr};
+    if (!is_folder) return {open_checkpoint(arguments.params), {}, nullptr, options};
     if (!kind.has_foreign_networks())
       throw Error(Code::usage,
                   "--params: expected a file, or a folder with --block, such as --block encoder.0, given the "
@@ -83,7 +107,7 @@ Parameters open_parameters(Communicator& group, const WorkloadKind& kind, const 
     ForeignModel model = open_model_folder(arguments.params);
     const auto [network, names] = kind.network_of(model);
     if (group.device_id() == 0) say_whether_tied(model, names);
-    return {renamed(std::move(model.parameters), names, path), names, network};
+    return {renamed(std::move(model.parameters), names, path), names, network, options};
   }
   if (std::filesystem::exists(status) && !is_folder)
     throw Error(Code::usage,
@@ -92,41 +116,44 @@ Parameters open_parameters(Communicator& group, const WorkloadKind& kind, const 
   ForeignModel model = open_model_folder(arguments.params);
   ForeignNames names = kind.block_of(model, *arguments.block);
   const std::string source = fmt::format("{}: {}", path, *arguments.block);
-  return {renamed(std::move(model.parameters), names, source), names, nullptr};
+  return {renamed(std::move(model.parameters), names, source), names, nullptr, options};
 }
 
 }  // namespace
 
 int save(Communicator& group, const Variant& variant, const Arguments& arguments) {
-  const Parameters params = open_parameters(group, *variant.workload, arguments);
+  const Parameters params = open_parameters(group, variant, arguments);
   if (!params.stored_as.empty() && arguments.form.format == "distributed")
     throw Error(
         Code::usage,
         "--format: expected gathered or sharded for a folder of another library's, given distributed");
-  const std::shared_ptr<Workload> network = params.network_of(*variant.workload, arguments.options);
-  if (variant.require) variant.require(group.num_devices(), *network, arguments.options);
-  const std::unique_ptr<ShardedEngine> engine = variant.make(group, *network, arguments.options);
+  const std::shared_ptr<Workload> network = params.network_of(*variant.workload);
+  if (variant.require) variant.require(group.num_devices(), *network, params.options);
+  const std::unique_ptr<ShardedEngine> engine = variant.make(group, *network, params.options);
   engine->load_checkpoint(*params.checkpoint);
   SavedTensors saved{"model", engine->trainable(), {}, params.stored_as};
   for (const Parameter& p : network->parameters()) saved.order.push_back(p.name);
   if (!params.stored_as.empty()) saved.types = stored_types(arguments.params);
-  save_checkpoint(group, arguments.save, arguments.form, {saved}, std::nullopt,
+  Records records;  // another library's config.json goes with its parameters
+  if (params.stored_as.empty())
+    records.network = record_of(network->kind().name(), *variant.workload, params.options, SizesFrom::shapes);
+  save_checkpoint(group, arguments.save, arguments.form, {saved}, records,
                   params.stored_as.empty() ? "" : arguments.params);
   return 0;
 }
 
 int gradients(Communicator& group, const Variant& variant, const Arguments& arguments) {
   if (group.device_id() == 0) require_replaceable(arguments.out);
-  const Parameters params = open_parameters(group, *variant.workload, arguments);
+  const Parameters params = open_parameters(group, variant, arguments);
   std::unique_ptr<Checkpoint> file = open_checkpoint(arguments.batch_file);
-  const std::shared_ptr<Workload> network = params.network_of(*variant.workload, arguments.options);
-  if (variant.require) variant.require(group.num_devices(), *network, arguments.options);
+  const std::shared_ptr<Workload> network = params.network_of(*variant.workload);
+  if (variant.require) variant.require(group.num_devices(), *network, params.options);
   const std::unique_ptr<GivenBatch> batch = network->given_batch(std::move(file), [&](Index width) {
     const std::string hint = params.input_hint(*network, width);
     return hint.empty() ? "" : fmt::format("{}: {}", params.checkpoint->source(), hint);
   });
 
-  std::unique_ptr<ShardedEngine> engine = variant.make(group, *network, arguments.options);
+  std::unique_ptr<ShardedEngine> engine = variant.make(group, *network, params.options);
   engine->load_checkpoint(*params.checkpoint);
   engine->want_input_grad(true);
   batch->watch(*engine);
@@ -153,10 +180,10 @@ int gradients(Communicator& group, const Variant& variant, const Arguments& argu
 }
 
 int infer(Communicator& group, const Variant& variant, const Arguments& arguments) {
-  const Parameters params = open_parameters(group, *variant.workload, arguments);
-  const std::shared_ptr<Workload> network = params.network_of(*variant.workload, arguments.options);
-  if (variant.require) variant.require(group.num_devices(), *network, arguments.options);
-  std::unique_ptr<ShardedEngine> engine = variant.make(group, *network, arguments.options);
+  const Parameters params = open_parameters(group, variant, arguments);
+  const std::shared_ptr<Workload> network = params.network_of(*variant.workload);
+  if (variant.require) variant.require(group.num_devices(), *network, params.options);
+  std::unique_ptr<ShardedEngine> engine = variant.make(group, *network, params.options);
   engine->load_checkpoint(*params.checkpoint);
   const Streams streams =
       network->kind().has_tokens()
@@ -190,13 +217,13 @@ int generate(Communicator& group, const Variant& variant, const Arguments& argum
   if (!variant.workload->has_tokens())
     throw Error(Code::usage, "generate: expected a variant that goes on with a prompt, given {}",
                 variant.name);
-  const Parameters params = open_parameters(group, *variant.workload, arguments);
-  const std::shared_ptr<Workload> network = params.network_of(*variant.workload, arguments.options);
-  if (variant.require) variant.require(group.num_devices(), *network, arguments.options);
+  const Parameters params = open_parameters(group, variant, arguments);
+  const std::shared_ptr<Workload> network = params.network_of(*variant.workload);
+  if (variant.require) variant.require(group.num_devices(), *network, params.options);
   const std::vector<Index> prompt = prompt_of(*network, arguments);
   if (const std::string why = network->why_no_sequence(prompt, arguments.tokens); !why.empty())
     throw Error(Code::usage, "generate: " + why);
-  std::unique_ptr<ShardedEngine> engine = variant.make(group, *network, arguments.options);
+  std::unique_ptr<ShardedEngine> engine = variant.make(group, *network, params.options);
   engine->load_checkpoint(*params.checkpoint);
   const std::vector<Index> generated =
       generate_greedily(dynamic_cast<LanguageModel&>(*engine), network->prompt_of(prompt), arguments.tokens,

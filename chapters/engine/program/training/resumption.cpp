@@ -6,6 +6,7 @@
 #include "engine/basics/printable.hpp"
 #include "engine/files/regular_file.hpp"
 #include "engine/program/command_options.hpp"
+#include "engine/program/recorded_network.hpp"
 #include "engine/program/training/step.hpp"
 
 namespace shard {
@@ -26,7 +27,8 @@ void take(CLI::App& command, const std::string& name, const std::string& text, c
   if (option->count() == 0) {
     option->add_result(text);
     option->run_callback();
-  } else if (const std::string& given = option->results().front(); given != text && !may_change(name)) {
+  } else if (const std::string& given = option->results().front();
+             !is_same_value(given, text) && !may_change(name)) {
     throw Error(Code::usage, "{}: expected {}, as in {}, given {}", name, printable(text), one_line(folder),
                 printable(given));
   }
@@ -34,20 +36,20 @@ void take(CLI::App& command, const std::string& name, const std::string& text, c
 
 }  // namespace
 
-TrainingRecord record_of(const Run& run, Index step) {
+Records records_of(const Run& run, Index step) {
   const Arguments& a = run.arguments;
-  TrainingRecord record{step, run.network.kind().name(), {}};
+  const WorkloadKind& kind = *run.variant.workload;
+  TrainingRecord record{step, {}};
   record.options = {{"--batch", fmt::to_string(a.batch)},
                     {"--seed", fmt::to_string(a.seed)},
                     {"--optimizer", a.optimizer},
                     {"--learning-rate", fmt::to_string(a.learning_rate)},
                     {"--precision", a.precision}};
   if (a.clip_norm) record.options["--clip-norm"] = fmt::to_string(*a.clip_norm);
-  for (const auto& options : {run.network.kind().training_options(), run.network.kind().options()})
-    for (const OptionText& o : options)
-      if (o.type != "FILE" || a.options.has(o.name))
-        record.options[o.name] = a.options.has(o.name) ? a.options.given(o.name) : o.initial;
-  return record;
+  for (const OptionText& o : kind.training_options())
+    if (o.is_of_data && (o.type != "FILE" || a.options.has(o.name)))
+      record.options[o.name] = a.options.has(o.name) ? a.options.given(o.name) : o.initial;
+  return {record_of(run.network.kind().name(), kind, a.options, SizesFrom::options), record};
 }
 
 void take_recorded_options(CLI::App& command, const Chapter& chapter, Arguments& arguments) {
@@ -55,14 +57,11 @@ void take_recorded_options(CLI::App& command, const Chapter& chapter, Arguments&
   const auto manifest = std::make_shared<Manifest>(read_manifest(arguments.resume));
   const std::string path = arguments.resume + '/' + Manifest::file_name;
   if (!manifest->training) bad_file(path, "training", "a step to go on from", "parameters alone");
-  const TrainingRecord& record = *manifest->training;
   const Variant& variant = chapter.variant(arguments.variant);
-  if (variant.workload->name() != record.workload)
-    throw Error(Code::usage,
-                "--resume: expected a checkpoint of the workload {}, which {} trains, given one of {}",
-                variant.workload->name(), variant.name, printable(record.workload));
+  arguments.options = with_network_of(*manifest, arguments.resume, *variant.workload, variant.name,
+                                      arguments.options, SizesFrom::options);
   try {
-    for (const auto& [name, text] : record.options) take(command, name, text, arguments.resume);
+    for (const auto& [name, text] : manifest->training->options) take(command, name, text, arguments.resume);
   } catch (const CLI::ParseError& error) {
     bad_file(path, "training", "values of options", printable(error.what(), 200));
   }

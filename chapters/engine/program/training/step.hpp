@@ -97,7 +97,7 @@ class StepFigures {
   Index all_flops_ = 0;
 };
 
-/// The record that a checkpoint needs so that the run can resume after this step.
-TrainingRecord record_of(const Run& run, Index step);
+/// The records that a checkpoint needs so that the run can resume after this step.
+Records records_of(const Run& run, Index step);
 
 }  // namespace shard

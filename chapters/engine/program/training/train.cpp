@@ -76,7 +76,7 @@ void save_if_due(const Run& run, ShardedEngine& engine, Optimizer& optimizer, In
   if (a.save.empty() || !is_due) return;
   std::vector<std::string> order;
   for (const Parameter& p : run.network.parameters()) order.push_back(p.name);
-  save_training(engine, optimizer, order, a.save, a.form, record_of(run, step));
+  save_training(engine, optimizer, order, a.save, a.form, records_of(run, step));
 }
 
 Training run_steps(const Run& run, ShardedEngine& engine, Optimizer& optimizer) {

@@ -124,8 +124,8 @@ std::string draw_digits(const std::vector<PairOfImages>& pairs, int width) {
 }
 
 const Option<std::string>& DenoisingWorkload::data_option() {
-  static const Option<std::string> data("--data", Digits::default_path(),
-                                        "The digits, 64 pixels of 0..16 and a label a line", "FILE");
+  static const auto data = of_data(Option<std::string>(
+      "--data", Digits::default_path(), "The digits, 64 pixels of 0..16 and a label a line", "FILE"));
   return data;
 }
 

@@ -41,6 +41,9 @@ class DecoderKind : public TextKind {
       : experts_(option_or_none("--experts", "Experts of each block; 0 for a plain feed-forward", experts)) {}
 
   std::string name() const override { return experts_.initial == "0" ? "decoder" : "mixture decoder"; }
+  bool makes(const std::string& other) const override {
+    return other == decoder().name() || other == decoder(usual_experts).name();
+  }
   std::string parameters_help() const override {
     return "safetensors file with embedding, block_0/query, ..., final_norm, head";
   }

@@ -46,10 +46,10 @@ struct DecoderOptions {
   Option<Index> window = option_or_none("--window", "Tokens that a token sees, itself included; 0 for all");
   Option<double> rope_base{"--rope-base", 10000, "Base of the rotary angles"};
   Option<double> epsilon{"--epsilon", 1e-5, "What norms add to the mean square"};
-  Option<Index> length{"--length", 16, "Tokens of each sequence"};
-  Option<std::string> pieces = option_of(
+  Option<Index> length = of_data(Option<Index>("--length", 16, "Tokens of each sequence"));
+  Option<std::string> pieces = of_data(option_of(
       "--pieces", "whole", "sentences",
-      "Pieces of the text: whole, or each up to its first full stop (sentences); the rest is padding");
+      "Pieces of the text: whole, or each up to its first full stop (sentences); the rest is padding"));
   Option<std::string> data{"--data", Characters::default_path(),
                            "The text to learn; its characters are the tokens", "FILE"};
 };

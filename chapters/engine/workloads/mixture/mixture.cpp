@@ -28,6 +28,7 @@ struct MixtureOptions {
       "--skew", 0,
       "Makes the router prefer low experts: lowers the logit of expert e by X e. Exact mode: by 0"};
   Option<Index> top_k{"--top-k", 2, "Experts for each token"};
+  Option<Index> one_expert{"--top-k", 1, "Experts for each token"};
 
   MixtureOptions() {
     capacity_factor.expected = "a finite number above 0, or none";
@@ -38,6 +39,8 @@ struct MixtureOptions {
     top_k.accepts = [](const std::string& text) {
       return is_number(text, [](Index n) { return n >= 2 && n <= Index{1} << 30; });
     };
+    one_expert.expected = "1 (more is what the variants top-k and expert-data do)";
+    one_expert.accepts = [](const std::string& text) { return text == "1"; };
   }
 };
 const MixtureOptions& option() {
@@ -57,9 +60,7 @@ class MixtureKind : public WorkloadKind {
     return {option().layers, option().hidden_dim, option().experts, DenoisingWorkload::data_option()};
   }
   std::vector<OptionText> options() const override {
-    std::vector<OptionText> all = {option().capacity_factor, option().aux_weight, option().skew};
-    if (top_k_ > 1) all.insert(all.begin(), option().top_k);
-    return all;
+    return {top_k(), option().capacity_factor, option().aux_weight, option().skew};
   }
   std::shared_ptr<Workload> make(const Options& o) const override {
     const MixtureModel model{{o[option().layers], Digits::pixels, o[option().hidden_dim]},
@@ -79,9 +80,9 @@ class MixtureKind : public WorkloadKind {
   }
 
  private:
+  const Option<Index>& top_k() const { return top_k_ == 1 ? option().one_expert : option().top_k; }
   RoutingRule rule(const Options& o) const {
-    RoutingRule rule{top_k_ == 1 ? 1 : o[option().top_k], std::nullopt, o[option().aux_weight],
-                     o[option().skew]};
+    RoutingRule rule{o[top_k()], std::nullopt, o[option().aux_weight], o[option().skew]};
     const std::string factor = o[option().capacity_factor];
     if (factor != "none") rule.capacity_factor = std::strtod(factor.c_str(), nullptr);
     return rule;

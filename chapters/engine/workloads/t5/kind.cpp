@@ -13,7 +13,8 @@ namespace shard {
 /// A function makes the options at its first call, since kinds are made before other files' globals.
 struct T5Options {
   Option<Index> encoder_blocks{"--encoder-blocks", 4, "Blocks of the encoder; --blocks are the decoder's"};
-  Option<Index> source_length{"--source-length", 16, "Tokens of each sequence that the encoder reads"};
+  Option<Index> source_length =
+      of_data(Option<Index>("--source-length", 16, "Tokens of each sequence that the encoder reads"));
   Option<Index> buckets{"--buckets", 32, "Buckets of distances"};
   Option<Index> max_distance{"--max-distance", 128, "From it on, all distances are in one bucket"};
   Option<std::string> feed_forward =
