@@ -100,7 +100,8 @@ TEST_CASE("a mixture is read from its parameters, or refused in a line that says
     return complaint(changed);
   };
   CHECK(without("router/weights") ==
-        "p.safetensors: expected a parameter router/weights, given none of that name");
+        "p.safetensors: expected a parameter router/weights, given none of that name; there are "
+        "expert_0/layer_0/weights, expert_0/layer_1/weights, expert_1/layer_0/weights, ...");
   CHECK_THAT(without("expert_1/layer_1/weights"), contains("for each of its 2 columns an expert"));
   CHECK_THAT(with("layer_0/weights", w0), contains("given 6, one of them named layer_0/weights"));
   CHECK_THAT(with("expert_2/layer_0/weights", w0), contains("one of them named expert_2/layer_0/weights"));
@@ -111,7 +112,8 @@ TEST_CASE("a mixture is read from its parameters, or refused in a line that says
   CHECK(with("router/weights", {{2, 0}, {}}) ==
         "p.safetensors: router/weights: expected a matrix of at least 1 by 1, given (2, 0)");
   CHECK(complaint({{"router/weights", router}}) ==
-        "p.safetensors: expected a parameter expert_0/layer_0/weights, given none of that name");
+        "p.safetensors: expected a parameter expert_0/layer_0/weights, given none of that name; there is "
+        "router/weights");
   SingleMixture three(group(), {3, 1.0, 0.0, 0.0});
   CHECK_THROWS_AS(three.load_checkpoint(*host_checkpoint(good, "")), Error);  // top-3 of two
 }

@@ -301,7 +301,7 @@ TEST_CASE("train: a false claim of some devices ends their run") {
   CHECK(refused.code == 81);
   CHECK_THAT(refused.message, contains(me() == 2 ? "an exchange of \"exact mode\""
                                                  : "given (2,) on device 1, and (3,) on device 0"));
-  if (me() != 2) CHECK(refusal([] { group().gather("what device 2 waits in", ""); }).code == 81);
+  if (me() != 2) CHECK(refusal([] { group().exchange("what device 2 waits in", 0); }).code == 81);
 }
 
 TEST_CASE("train: a mistake in later steps alone is noticed by the losses") {

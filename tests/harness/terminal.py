@@ -11,14 +11,16 @@ import termios
 import time
 
 
-def run(command, columns, seconds=120, interrupted=None, **options):
+def run(command, columns, seconds=120, interrupted=None, typed=b"", **options):
     """The exit code of a command (None: not in time), and the lines that it leaves on a terminal of its own that has
-    this many columns. Ctrl-C is typed after so many seconds, if there is a number. Other options go to Popen."""
+    this many columns. `typed` is typed at once, and Ctrl-C after so many seconds, if there is a number. Other options
+    go to Popen."""
     ours, its = pty.openpty()
     fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("4H", 24, columns, 0, 0))
     process = subprocess.Popen([str(word) for word in command], stdin=its, stdout=its, stderr=its,
                                start_new_session=True, preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY), **options)
     os.close(its)
+    os.write(ours, typed)
     text, start = b"", time.monotonic()
     deadline = start + seconds
     with contextlib.suppress(OSError):  # what a terminal ends in when nobody has it open any more
