@@ -296,7 +296,7 @@ class Launching(Scripts):
         self.play("mpirun", 'echo "$*"')
         out = self.run_script(*self.train, *self.host_file("10.9.0.2 slots=4\n"), NCCL_SOCKET_IFNAME="eth1",
                               CUDA_VISIBLE_DEVICES="0,1", SHARDBOOK_GPU_PATIENCE="60")[1]
-        self.assertIn("-x CUDA_VISIBLE_DEVICES -x NCCL_SOCKET_IFNAME -x SHARDBOOK_GPU_PATIENCE", out)
+        self.assertIn("-x CUDA_VISIBLE_DEVICES -x NCCL_SOCKET_IFNAME -x OPENBLAS_NUM_THREADS -x SHARDBOOK_GPU_PATIENCE", out)
         self.assertNotIn("SHARDBOOK_RECORDS", out)
         self.assertNotIn("-x NCCL", self.run_script(*self.train, NCCL_DEBUG="INFO")[1])
         # An allocation of Slurm's with two hosts needs no host file. They do not have this host's folders.
