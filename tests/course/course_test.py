@@ -343,7 +343,7 @@ class Starters(unittest.TestCase):
         code, said, _ = self.checked(out, build / "emu", "03.1")
         self.assertEqual(code, 86)
         self.assertIn("expected: what no program prints", said)
-        self.assertRegex(said, r"(?s)exact mode: .*\n    chapter  .*column-row")
+        self.assertRegex(said, r"(?s)exact mode: .*\n    variant  .*column-row")
         self.assertNotRegex(said, "before training|##")
 
 

@@ -161,7 +161,7 @@ PARTS["emulator"] = [
          "Somebody rounds halves up, not to the even neighbour.", "nothing to see")),
     *of("emu products", "emu/operations/matrix_product.cpp",
         "02_data_parallel --variant accumulated --micro-batches 3", "operations_test, engine_test",
-        ("product-never-adds", "row_length(b), keep", "row_length(b), 0 * keep",
+        ("product-never-adds", "keep, TensorMemory", "0 * keep, TensorMemory",
          "Somebody forgets that a product can be added to what is there.", "nothing to see")),
     *of("emu optimizers", "emu/operations/parameter_updates.cpp", "02_data_parallel", "engine_test",
         ("adam-epsilon-inside-the-root", "sqrt(variance[i]) * v_scale + epsilon",

@@ -92,7 +92,7 @@ FIFTEEN = [
     Mistake(DATA, "data_parallel.hpp", "a collective under device_id() == 0",
             "gradients.put(layer_name(l), all_reduce(std::move(dw)));",
             "if (device_id() == 0) gradients.put(layer_name(l), all_reduce(std::move(dw)));",
-            "look at what device 0 alone does", code=82, of_student=12),
+            "look at what device 0 alone does", code=81, of_student=12),
     Mistake(DATA, "accumulated.hpp", "another order on one device",
             "    for (std::size_t l = weights_.size(); l-- > 0;)\n      gradients.put(layer_name(l),",
             "    for (std::size_t i = 0; i < weights_.size(); ++i)\n"
@@ -208,7 +208,7 @@ OF_FULLY_SHARDED = [
             "the sum and the addend have different layouts: gather or shard the addend first"),
     Mistake(ZERO, "zero3.hpp", "weights gathered on device 0 alone",
             "      if (l > 0 || wants_input_grad()) {", "      if (l > 0 || device_id() == 0) {",
-            "device 0", code=82, run="--variant zero3"),
+            "device 0", code=81, run="--variant zero3"),
 ]
 
 ALL = [*FIFTEEN, *OF_DATA_PARALLEL, *OF_TENSOR_PARALLEL, *OF_PIPELINE, *OF_EXPERT, *OF_FULLY_SHARDED]
