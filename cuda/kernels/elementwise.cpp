@@ -17,10 +17,12 @@ using cuda::Team;
 
 struct Relu {
   // NaN stays NaN.
-  SHARDBOOK_KERNEL void operator()(Index i, const float* z, float* h) const { h[i] = z[i] < 0 ? 0 : z[i]; }
+  SHARDBOOK_KERNEL void operator()(Index i, const float* z, float* h) const { h[i] = z[i] <= 0 ? 0 : z[i]; }
 };
 struct ReluBackward {
-  SHARDBOOK_KERNEL void operator()(Index i, float* dh, const float* z) const { dh[i] = z[i] > 0 ? dh[i] : 0; }
+  SHARDBOOK_KERNEL void operator()(Index i, float* dh, const float* z) const {
+    dh[i] = z[i] <= 0 ? 0 : dh[i];
+  }
 };
 struct Add {
   SHARDBOOK_KERNEL void operator()(Index i, float* a, const float* b) const { a[i] += b[i]; }

@@ -13,7 +13,11 @@ namespace shard::kernels {
 using emu::flat;
 
 void relu(const Tensor& z, Tensor& h) {
-  xt::noalias(flat(h)) = xt::maximum(flat(z), 0.0F);
+  // Not xt::maximum, which takes the larger number where the other is NaN.
+  const float* argument = TensorMemory::data(z);
+  float* result = TensorMemory::data(h);
+  const Index size = z.size();
+  for (Index i = 0; i < size; ++i) result[i] = argument[i] <= 0.0F ? 0.0F : argument[i];
 }
 
 void relu_backward(Tensor& dh, const Tensor& z) {
@@ -21,7 +25,7 @@ void relu_backward(Tensor& dh, const Tensor& z) {
   float* gradient = TensorMemory::data(dh);
   const float* argument = TensorMemory::data(z);
   const Index size = dh.size();
-  for (Index i = 0; i < size; ++i) gradient[i] = argument[i] > 0.0F ? gradient[i] : 0.0F;
+  for (Index i = 0; i < size; ++i) gradient[i] = argument[i] <= 0.0F ? 0.0F : gradient[i];
 }
 
 void add(Tensor& a, const Tensor& b) {

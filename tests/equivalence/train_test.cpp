@@ -15,8 +15,7 @@
 #include "engine/program/report.hpp"
 #include "engine/workloads/mlp/layers.hpp"
 #include "engine/workloads/mlp/mlp.hpp"
-#include "tests/harness/catch.hpp"
-#include "tests/harness/devices.hpp"
+#include "tests/harness/refused.hpp"
 
 namespace shard::testing {
 
@@ -38,6 +37,7 @@ const char* const mistakes[] = {
     "not-trained",            // the optimizer does not know layer 1
     "not-trained-on-1",       // the same on device 1 alone
     "later-steps",            // gradients are 0 from the third step on
+    "last-step",              // the last update makes parameters of device 1 NaN
     "operations",             // device 1 computes a product too many, from step 2 on
     "message",                // device 1's closed form has a message too many
     "memory",                 // and four bytes too many
@@ -103,6 +103,7 @@ class Mistaken : public ShardedEngine {
     if (is("reduced-if-wanted") && !wants_input_grad()) return addend.clone();
     Tensor sum = all_reduce(addend.clone(), is("averaged") ? ReduceOp::avg : ReduceOp::sum);
     if (is("later-steps") && steps_ >= 3) return Tensor(sum.shape());
+    if (is("last-step") && steps_ == 6 && device_id() == 1) return scale(std::move(sum), NAN);
     if (is("one-device") && device_id() == 1) {
       std::vector<float> values = sum.to_host();
       values.back() += 1;
@@ -312,6 +313,11 @@ TEST_CASE("train: a mistake in later steps alone is noticed by the losses") {
   REQUIRE(ended.report.curve.has_value());
   CHECK(ended.report.curve->wrong_step == 4);  // a wrong update in step 3 changes the loss of step 4
   CHECK_FALSE(ended.report.is_good());
+}
+
+TEST_CASE("train: parameters that the last update made NaN are refused, which no loss shows") {
+  check_refused([] { train("last-step"); }, "expected finite parameters, given layer_0/weights",
+                Code::not_finite);
 }
 
 TEST_CASE(

@@ -39,6 +39,12 @@ TEST_CASE("elementwise operations, element by element") {
                    mapped([](float x, float y) { return x > 0 ? y : 0; })) == "");
   const Tensor at_0 = Tensor::from_host({3}, std::vector<float>{0, -0.0F, 1});
   CHECK(difference(relu_backward(at_0.clone(), at_0), {{3}, {0, 0, 1}}) == "");
+  const Tensor no_number =
+      Tensor::from_host({9}, std::vector<float>(9, NAN));  // more than one vector of a processor
+  CHECK(std::ranges::all_of(relu(no_number).to_host(), [](float h) { return std::isnan(h); }));
+  CHECK(std::ranges::all_of(relu(no_number.clone()).to_host(), [](float h) { return std::isnan(h); }));
+  CHECK(difference(relu_backward(to_device({{1}, {5}}), Tensor::from_host({1}, std::vector<float>{NAN})),
+                   {{1}, {5}}) == "");
 }
 
 TEST_CASE("sums of squares are in float64, and what is not finite is found") {

@@ -46,10 +46,10 @@ Tensor matmul(Operand a, Operand b, SourceLine where = SourceLine::current());
 /// c += a b, in place. Engines accumulate gradients with it.
 void matmul_accumulate(Operand a, Operand b, Tensor& c, SourceLine where = SourceLine::current());
 
-/// max(z, 0), same shape.
+/// max(z, 0), same shape. NaN stays NaN.
 Tensor relu(const Tensor& z, SourceLine where = SourceLine::current());
 Tensor relu(Tensor&& z, SourceLine where = SourceLine::current());
-/// dz = dh where z > 0, otherwise 0 (also at z = 0). z may be ReLU's argument or its result.
+/// dz = dh where z > 0 or NaN, otherwise 0 (also at z = 0). z may be ReLU's argument or its result.
 Tensor relu_backward(Tensor&& dh, const Tensor& z, SourceLine where = SourceLine::current());
 
 /// Elementwise, same shapes.

@@ -69,11 +69,24 @@ struct Training {
   Journal journal;
 };
 
-/// Saves after the last step and, with --save-every k, after every k-th step.
+/// Refuses what an update made NaN or infinite. The loss of its step is computed before, and does not show it.
+/// A collective. \throws Error not_finite
+void require_finite_parameters(Communicator& group, ShardedEngine& engine, Index step) {
+  std::string mine;
+  for (const Trainable& t : engine.trainable())
+    if (mine.empty() && !all_finite(*t.parameter.tensor)) mine = t.name;
+  for (const std::string& name : group.gather_for_all("parameters that are not finite", mine))
+    if (!name.empty())
+      refuse(Code::not_finite, "train", "finite parameters",
+             fmt::format("{} with an element that is not finite after step {}", name, step));
+}
+
+/// Checks and saves after the last step and, with --save-every k, after every k-th step.
 void save_if_due(const Run& run, ShardedEngine& engine, Optimizer& optimizer, Index step) {
   const Arguments& a = run.arguments;
-  const bool is_due = step == a.steps || (a.save_every > 0 && step % a.save_every == 0);
-  if (a.save.empty() || !is_due) return;
+  if (step != a.steps && (a.save_every == 0 || step % a.save_every != 0)) return;
+  require_finite_parameters(run.group, engine, step);
+  if (a.save.empty()) return;
   std::vector<std::string> order;
   for (const Parameter& p : run.network.parameters()) order.push_back(p.name);
   save_training(engine, optimizer, order, a.save, a.form, records_of(run, step));

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 
@@ -96,8 +97,9 @@ std::string shades_of(const std::vector<float>& image, std::size_t row) {
   constexpr std::string_view shades = " .:-=+*%@#";
   std::string text;
   for (std::size_t x = 0; x < 8; ++x) {
-    const float shade = std::clamp(image[8 * row + x], 0.0F, 1.0F) * static_cast<float>(shades.size() - 1);
-    text.append(2, shades[static_cast<std::size_t>(shade + 0.5F)]);
+    const float value = image[8 * row + x];
+    const float shade = std::clamp(value, 0.0F, 1.0F) * static_cast<float>(shades.size() - 1);
+    text.append(2, std::isnan(value) ? '?' : shades[static_cast<std::size_t>(shade + 0.5F)]);
   }
   return text;
 }
