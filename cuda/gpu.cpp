@@ -84,8 +84,8 @@ bool choose_gpu() {
   const GpuChoices chosen(machine, mine.uuid);
   MPI_Comm_free(&machine);
   if (counted != cudaSuccess || seen == 0)
-    throw Error(Code::usage, fmt::format("device {}: expected a GPU on each machine, given none{}",
-                                         this_device(), reason_for_none(counted)));
+    throw Error(Code::missing, fmt::format("device {}: expected a GPU on each machine, given none{}",
+                                           this_device(), reason_for_none(counted)));
   int is_shared = chosen.is_shared() ? 1 : 0;
   MPI_Allreduce(MPI_IN_PLACE, &is_shared, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
   if (is_shared == 1 && std::getenv("SHARDBOOK_NCCL_ON_SHARED_GPUS") != nullptr) {

@@ -1,4 +1,4 @@
-///     ./chapters/run 10 -n 1 show DIR
+///     ./chapters/run 06 -n 2 train --variant zero3 --steps 2 --save DIR && ./chapters/run 10 -n 1 show DIR
 ///
 /// Chapter 10: a checkpoint in files, looked at, compared and divided anew; and maps from modules to devices.
 

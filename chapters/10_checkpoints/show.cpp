@@ -2,6 +2,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
+#include <vector>
 
 #include "commands.hpp"
 #include "engine/basics/printable.hpp"
@@ -16,18 +18,27 @@ std::string in_bytes(std::uint64_t bytes) {
   return with_commas(static_cast<std::int64_t>(bytes));
 }
 
+/// A row for each tensor. Columns are as wide as their texts, so that lines stay short.
 void print_tensors(const StoredCheckpoint& stored) {
-  std::size_t width = 6;
-  for (const auto& [name, tensor] : stored.tensors()) width = std::max(width, printable(name).size());
-  fmt::print("{:<{}}  {:<5}  {:<18}  {:>15}  {}\n", "tensor", width, "type", "shape", "bytes", "file");
+  std::vector<std::array<std::string, 5>> rows{{"tensor", "type", "shape", "bytes", "file"}};
+  for (const auto& [name, tensor] : stored.tensors())
+    rows.push_back({printable(name), tensor.dtype, fmt::format("({})", fmt::join(tensor.shape, ", ")),
+                    in_bytes(tensor.bytes),
+                    tensor.parts.size() == 1 ? printable(tensor.parts[0].file) : "in parts:"});
+  std::array<std::size_t, 4> widths{};
+  for (const auto& row : rows)
+    for (std::size_t i = 0; i < widths.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  auto print = [&](const std::array<std::string, 5>& row) {
+    fmt::print("{:<{}}  {:<{}}  {:<{}}  {:>{}}  {}\n", row[0], widths[0], row[1], widths[1], row[2],
+               widths[2], row[3], widths[3], row[4]);
+  };
+  auto row = rows.begin();
+  print(*row);
   for (const auto& [name, tensor] : stored.tensors()) {
-    const bool is_whole = tensor.parts.size() == 1;
-    fmt::print("{:<{}}  {:<5}  {:<18}  {:>15}  {}\n", printable(name), width, tensor.dtype,
-               fmt::format("({})", fmt::join(tensor.shape, ", ")), in_bytes(tensor.bytes),
-               is_whole ? printable(tensor.parts[0].file) : "in parts:");
-    for (std::size_t i = 0; !is_whole && i < tensor.parts.size(); ++i)
-      fmt::print("  {:<{}}  {}\n", to_string(tensor.parts[i].ranges), width + 44,
-                 printable(tensor.parts[i].file));
+    print(*++row);
+    if (tensor.parts.size() > 1)
+      for (const auto& part : tensor.parts)
+        fmt::print("  {:<{}}  {}\n", to_string(part.ranges), widths[0] - 2, printable(part.file));
   }
 }
 

@@ -1,5 +1,7 @@
 """The rows of mistakes, and the parts of docs/mistakes.md that show them: the last full run's summary, some rows."""
 import re
+import shutil
+import textwrap
 
 HEADS = ["mistake", "who makes it, and how", "in a training curve", "noticed by", "loss curve alone", "two devices"]
 COUNTS = ["part", "mistakes", "compiler", "an error", "another result", "closed form", "a unit test", "nobody",
@@ -18,6 +20,15 @@ def row_of(verdict):
         curve = f"{'yes' if verdict.curve > TOO_FAR else 'no'}, {verdict.curve:.0e}"
     on_two = {None: "–", "": "no"}.get(verdict.on_two, f"yes: {verdict.on_two}")
     return line_of([f"`{m.name}`<br>{m.part}", m.story, m.curve, "; ".join(verdict.noticed) or nobody, curve, on_two])
+
+
+def lines_of(verdict):
+    """A row for a person at a terminal: each cell behind its head, in lines that fit."""
+    name, *cells = cells_of(row_of(verdict))
+    room = shutil.get_terminal_size().columns - 1
+    told = [textwrap.fill(f"{head}: {cell}", room, initial_indent="  ", subsequent_indent="    ")
+            for head, cell in zip(HEADS[1:], cells)]
+    return "\n".join([re.sub(r"[`*]", "", line) for line in (name.replace("<br>", ", "), *told)])
 
 
 def line_of(cells):

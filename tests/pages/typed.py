@@ -5,7 +5,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 # How a line begins that is typed, behind the values of variables.
-COMMAND = re.compile(r"([A-Z_]+=\S+ )*(\.{0,2}/|(mpirun|git|cd|cmake|ctest|docker|sbatch|mkdir|awk|python3|pip|sudo|apt|"
+COMMAND = re.compile(r"([A-Z_]+=\S+ )*(\.{1,2}/|(mpirun|git|cd|cmake|ctest|docker|sbatch|mkdir|awk|python3|pip|sudo|apt|"
                      r"apt-get|ssh|script|gdb|tests|gpu|build)[ /])\S")
 SPAN = re.compile(r"`((?:\./chapters/run|mpirun) [^`]*)`")
 SHOWN = re.compile(r"<!-- output of: (.*?)(?: \(code (\d+)\))? -->")
@@ -60,7 +60,8 @@ def of_page(path):
     def add_prose():
         text = " ".join(line.strip() for _, line in prose)
         for span in SPAN.finditer(text):
-            add(command_of(span[1], f"{name}:{prose[0][0]}"))
+            told = re.match(r"[^`]*\bends? (?:in|with) (?:exit )?code (\d+)", text[span.end():])
+            add(command_of(span[1], f"{name}:{prose[0][0]}", told and told[1]))
         prose.clear()
 
     for number, kind, line in parts_of(path.read_text("utf-8")):
