@@ -82,8 +82,8 @@ TEST_CASE("a difference is explained by what the tensor was mistaken for, if tha
   };
   CHECK(diagnosis(before).cause == Cause::previous_step);
   CHECK(diagnosis(one).cause == Cause::one_addend);
-  CHECK(diagnosis(one).text == "device 1's addend alone: a reduction left out?");
-  CHECK(diagnosis(rest).text == "device 2's addend alone: a reduction left out?");
+  CHECK(diagnosis(one).text == "device 1's addend alone: a reduction, or the others' addends, left out?");
+  CHECK(diagnosis(rest).text == "device 2's addend alone: a reduction, or the others' addends, left out?");
   CHECK(diagnosis(each(one, [](float v) { return 2 * v; })).cause == Cause::unknown);
   CHECK(diagnosis({{3, 3}, {2, -2, 3, 4, 10, -6, 7, 0, 18}}).text == "device 1's addend is in the sum twice");
   CHECK(diagnosis({{3, 3}, {9, 8, 7, 6, 5, 4, 3, 2, 1}}).text == "device 2's slice, not device 1's");
@@ -163,7 +163,7 @@ TEST_CASE("the addend of a device may be 0: then 0 is that addend") {
   Evidence e{.given = {{3}, {0, 0, 0}}, .expected = {{3}, {1, -2, 3}}, .num_devices = 2};
   CHECK(diagnose(e).cause == Cause::zero);
   e.addends = {{"1", 2, e.given}, {"0", 2, e.expected}};
-  CHECK(diagnose(e).text == "device 1's addend alone: a reduction left out?");
+  CHECK(diagnose(e).text == "device 1's addend alone: a reduction, or the others' addends, left out?");
 }
 
 TEST_CASE("what a step has done says which rows a gradient may be a sum over") {

@@ -332,7 +332,7 @@ class Implementations(Suite):
         first, last = rows((0, 3), (5, 7), (9, 11)), rows((3, 5), (7, 9), (11, 13))  # of two micro-batches a device
         of_three = [rows((0, 5)), rows((5, 9)), rows((9, 13))]  # three micro-batches, or three devices
         for lie, wrong, cause in (
-                ("divided", of_three[2], "device 2's addend alone: a reduction left out?"),
+                ("divided", of_three[2], "device 2's addend alone: a reduction, or the others' addends, left out?"),
                 ("divided", want - of_three[1], "device 1's addend is missing from the sum"),
                 ("divided", want + of_three[0], "device 0's addend is in the sum twice"),
                 ("owned", of_three[2], "the addend of rows 9 to 12 of the batch alone: the rest overwritten, or left out?"),
