@@ -3,7 +3,7 @@
 ///     ./chapters/run 08 train --variant t5-single
 ///     ./chapters/run 08 -n 4 train --variant t5-tensor
 ///
-/// An encoder-decoder, as T5 (Raffel et al. 2020). The encoder's blocks read a source; every token sees all
+/// An encoder-decoder like T5 (Raffel et al. 2020). The encoder's blocks read a source; every token sees all
 /// others. The decoder's blocks predict the target: a token sees those before it, and all of what the encoder
 /// returns. On one device, nothing is divided. Tensor parallelism (Shoeybi et al. 2019, section 3) divides
 /// heads with their bias, hidden units and the vocabulary. Every device has what the encoder returns; its

@@ -19,8 +19,8 @@ struct Panel {
   Index size() const { return of_rows.range.size(); }
 };
 
-/// The common refinement of both cuts of a dimension: it is cut wherever one of the axes cuts it. Over 2 and
-/// over 3 devices, six indices are panels of 2, 1, 1 and 2.
+/// Cuts a dimension wherever one of the two axes cuts it. Six indices, cut into 3 + 3 and into 2 + 2 + 2, give
+/// panels of 2, 1, 1 and 2.
 inline std::vector<Panel> panels(Index extent, int rows, int columns) {
   std::vector<Panel> all;
   for (Index begin = 0; begin < extent;) {

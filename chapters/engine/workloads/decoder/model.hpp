@@ -1,6 +1,6 @@
 #pragma once
 
-/// A decoder as Mistral's (Jiang et al. 2023) and Mixtral's (Jiang et al. 2024): its sizes, and the names and
+/// A decoder like Mistral's (Jiang et al. 2023) and Mixtral's (Jiang et al. 2024): its sizes, and the names and
 /// shapes of its parameters.
 
 #include <optional>

@@ -1,6 +1,6 @@
 #pragma once
 
-/// An encoder-decoder as T5 (Raffel et al. 2020): its sizes, and the names and shapes of its parameters.
+/// An encoder-decoder like T5 (Raffel et al. 2020): its sizes, and the names and shapes of its parameters.
 
 #include <optional>
 #include <string>
