@@ -2,6 +2,7 @@
 
 Each function takes a page's text above the drawing, which it does not need, and the words of its comment.
 """
+import itertools
 import json
 import math
 from pathlib import Path
@@ -14,7 +15,7 @@ DASHES = ["", "7 4", "2 3", "9 3 2 3", "4 2"]  # lines that lie on one another c
 
 def short(number):
     """12,345,678 as 12M; 0.25 as it is."""
-    for size, letter in ((1e6, "M"), (1e3, "k")):
+    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if number >= size:
             return f"{number / size:.3g}{letter}"
     return f"{number:.3g}"
@@ -26,20 +27,38 @@ def end_of_axis(most):
     return next(size * k for k in (1, 2, 4, 6, 8, 10) if size * k >= most)
 
 
-def plot(title, x_name, series):
-    """Lines over linear axes that begin at 0, 330 by 220. `series`: name: [(x, y)...]."""
+def linear(values):
+    """An axis from 0: marks, and where each value lies between 0 and 1."""
+    return [max(values) * i / 4 for i in range(5)], lambda value: value / max(values)
+
+
+def logarithmic(values):
+    """An axis of powers of ten, or of two where that gives few marks."""
+    base = 10 if max(values) > 300 * min(values) else 2
+    low, high = math.floor(math.log(min(values), base)), math.ceil(math.log(max(values), base))
+    high = max(high, low + 1)
+    return ([base ** power for power in range(low, high + 1, -(-(high - low) // 6))],
+            lambda value: (math.log(value, base) - low) / (high - low))
+
+
+def plot(title, x_name, series, axis=linear):
+    """Lines, 330 by 220. `series`: name: [(x, y)...]."""
     width, height, left, top, bottom = 330, 220, 46, 30, 34
     every = [point for points in series.values() for point in points]
     most_x, most_y = -(-max(x for x, _ in every) // 4) * 4, end_of_axis(max(y for _, y in every))
+    ends = ([most_x], [most_y]) if axis is linear else zip(*every)
+    (x_marks, x_share), (y_marks, y_share) = map(axis, ends)
     def place(x, y):
-        return (left + x / most_x * (width - left - 18),
-                height - bottom - y / most_y * (height - top - bottom))
+        return left + x_share(x) * (width - left - 18), height - bottom - y_share(y) * (height - top - bottom)
     parts = [text(width / 2, 16, title), text(width / 2, height - 4, x_name, kind="soft", size=11)]
-    for i in range(5):
-        (x, y), (_, zero) = place(most_x * i / 4, most_y * i / 4), place(0, 0)
-        parts += [f'<path d="M{left} {y:.1f}H{width - 18}" class="grid" stroke-width="0.7"/>',
-                  text(left - 5, y + 4, short(most_y * i / 4), "end", "soft", 11),
-                  text(x, zero + 15, f"{most_x * i // 4}", kind="soft", size=11)]
+    for x_mark, y_mark in itertools.zip_longest(x_marks, y_marks):
+        if y_mark is not None:
+            _, y = place(x_marks[0], y_mark)
+            parts += [f'<path d="M{left} {y:.1f}H{width - 18}" class="grid" stroke-width="0.7"/>',
+                      text(left - 5, y + 4, short(y_mark), "end", "soft", 11)]
+        if x_mark is not None:
+            x, zero = place(x_mark, y_marks[0])
+            parts.append(text(x, zero + 15, short(x_mark) if x_mark > 9999 else f"{x_mark:g}", kind="soft", size=11))
     for points, colour, dash in zip(series.values(), LINES, DASHES):
         places = [place(*point) for point in points]
         parts.append(f'<polyline points="{" ".join(f"{x:.1f},{y:.1f}" for x, y in places)}" fill="none" '
@@ -75,3 +94,26 @@ def exhibit(_, name):
     records = json.loads((HERE / "museum.json").read_text("utf-8"))
     series = {kind: list(zip(records["steps"], records[name][kind])) for kind in ("right", "wrong")}
     return side_by_side(series, [plot("loss", "step", series)], f"losses, {name}")
+
+
+def times(_, what):
+    """Times of a step that ./tests/bench has measured: against sizes, batch, devices, or many devices."""
+    tables = json.loads((HERE / "performance.json").read_text("utf-8"))["tables"]
+    table = tables[{"sizes": "steps", "many": "many"}.get(what, "scaling")]
+    rows = [dict(zip(table["columns"], row)) for row in table["rows"]]
+    if what == "many":
+        lines = {name: [(row["devices"], row[name]) for row in rows] for name in table["columns"][1:3]}
+        return side_by_side(lines, [plot("milliseconds of a step", "devices", lines, logarithmic)], "many devices")
+    for row in rows:
+        row["network"] = [int(number) for number in row["batch × width × hidden"].split("×")]
+    if what != "sizes":  # one of the two networks
+        rows = [row for row in rows if (row["network"][1] == 512) == (what == "batch")]
+    x_of = {"sizes": lambda row: math.prod(row["network"]), "batch": lambda row: row["network"][0],
+            "devices": lambda row: row["devices"]}[what]
+    names = [name for name in ("ours", "floor", "PyTorch") if name in table["columns"]]
+    x_name = {"sizes": "batch · width · hidden", "batch": "batch", "devices": "devices"}[what]
+    drawn = [plot(f"{strategy}: milliseconds of a step", x_name,
+                  {name: [(x_of(row), row[name] / 1000) for row in rows if row["strategy"] == strategy]
+                   for name in names}, logarithmic)
+             for strategy in dict.fromkeys(row["strategy"] for row in rows)]
+    return side_by_side(names, drawn, f"times of a step against {x_name}")

@@ -23,7 +23,7 @@ struct Network {
 /// The parsed command line.
 struct Options {
   bool is_quick = false;          ///< few repetitions
-  bool appends = false;           ///< adds to the figures of earlier programs
+  double seconds = 1;             ///< how long to measure a pair of sides
   Index layers = 2;               ///< of the chapters' networks
   std::vector<Index> bytes;       ///< of a collective's whole tensor
   std::vector<Network> networks;  ///< for the chapters
@@ -35,7 +35,7 @@ struct Options {
 /// All figures of a run, printed and written as JSON. Only device 0 does both.
 class Results {
  public:
-  /// Begins a file, or reads the one of an earlier program. \throws Error file
+  /// Begins a file. \throws Error file
   Results(Communicator& world, const Options& options);
   void add(const std::string& section, nlohmann::json figure) { all_[section].push_back(std::move(figure)); }
   /// \throws Error file when it cannot be written
@@ -75,16 +75,10 @@ struct Pair {
 };
 void to_json(nlohmann::json& json, const Pair& pair);
 
-/// How long to measure a pair: `seconds`, but at least `least` and at most `most` repetitions.
-struct Budget {
-  double seconds;
-  int least, most;
-};
-
-/// Calls both sides in turn, A B A B ..., so that a change of the machine's speed affects both. Every call
-/// begins with a barrier, and its time is that of the slowest device. A call with several repetitions gives
-/// the time of one. A collective.
-Pair measure(const Side& ours, const Side& reference, Budget budget, int things_in_a_call = 1);
+/// Calls both sides in turn, A B A B ..., so that a change of the machine's speed affects both, for as long as
+/// the options say, but 5 times at least. Every call begins with a barrier, and its time is that of the slowest
+/// device. A call with several repetitions gives the time of one. A collective.
+Pair measure(const Side& ours, const Side& reference, const Options& options, int things_in_a_call = 1);
 
 /// A tensor of random numbers in [-1, 1).
 Tensor random_tensor(Shape shape);

@@ -58,16 +58,6 @@ Tensor random_input(const ShardedEngine& engine, const Workload& network, Index 
   return slice(Tensor::from_host(batch.shape, batch.values), 0, mine.begin, mine.end);
 }
 
-/// How much longer a step takes because devices agree on each reduction first, in percent.
-double cost_of_agreement(const Side& step, const Budget& budget) {
-  const Side unchecked = {step.prepare, [&] {
-                            set_agreement(false);
-                            step.call();
-                            set_agreement(true);
-                          }};
-  return 100 * (measure(step, unchecked, budget).ratio() - 1);
-}
-
 void measure_step(Communicator& world, const Chapter& chapter, const Case& c, const Options& options,
                   Results& results) {
   set_precision(c.precision);
@@ -87,16 +77,14 @@ void measure_step(Communicator& world, const Chapter& chapter, const Case& c, co
   const std::unique_ptr<Floor> floor = recorder->floor_of(ours.call);
   const auto flops = static_cast<double>(ledger().flops() - flops_before);
   const Side lowest = {[&] { floor->prepare(); }, [&] { floor->run(); }};
-  const Budget budget = options.is_quick ? Budget{0, 5, 5} : Budget{4, 31, 2000};
-  const Pair pair = measure(ours, lowest, budget);
+  const Pair pair = measure(ours, lowest, options);
   const double share = 1 / pair.ratio();
-  const double checks = cost_of_agreement(ours, budget);
   const std::optional<double> least = least_share(chapter.number, c.network, c.precision);
   const std::string rule = least ? results.bar(fmt::format("share >= {}", *least), share >= *least) : "";
-  results.print(fmt::format("{} {:<15} {:<7} {:>15} {} {} {:>6.3f} {:>8.1f} {:>6.1f}   {:<40} {}\n",
-                            chapter.number, c.variant.name, name_of(c.precision), c.network_name(),
-                            pair.ours.text(), pair.reference.text(), share, flops / pair.ours.median / 1e3,
-                            checks, floor->products_by(), rule));
+  results.print(fmt::format("{} {:<15} {:<7} {:>15} {} {} {:>6.3f} {:>8.1f}   {:<40} {}\n", chapter.number,
+                            c.variant.name, name_of(c.precision), c.network_name(), pair.ours.text(),
+                            pair.reference.text(), share, flops / pair.ours.median / 1e3,
+                            floor->products_by(), rule));
   results.add("chapters", {{"chapter", chapter.number},
                            {"variant", c.variant.name},
                            {"precision", name_of(c.precision)},
@@ -104,7 +92,6 @@ void measure_step(Communicator& world, const Chapter& chapter, const Case& c, co
                            {"layers", options.layers},
                            {"flops", flops},
                            {"share", share},
-                           {"checks", checks},
                            {"floor_by", floor->products_by()},
                            {"bar", rule},
                            {"times", pair}});
@@ -118,11 +105,10 @@ void measure_all(Communicator& world, const Options& options, Results& results) 
   if (std::ranges::none_of(chapter.variants, is_meant)) return;
   results.print(fmt::format(
       "\nChapter {}, {}: forward and backward of {} layers against the floor. Medians in microseconds,\n"
-      "distance of the quartiles; 10^9 operations/s of device 0; what devices' agreement on reductions adds, "
-      "%\n"
-      "{:<18} {:<7} {:>15} {:>15} {:>15} {:>6} {:>8} {:>6}   {:<40} bar\n",
+      "distance of the quartiles; 10^9 operations/s of device 0\n"
+      "{:<18} {:<7} {:>15} {:>15} {:>15} {:>6} {:>8}   {:<40} bar\n",
       chapter.number, chapter.title, options.layers, "variant", "", "network", "ours", "floor", "share",
-      "Gflop/s", "checks", "products of the floor"));
+      "Gflop/s", "products of the floor"));
   for (const Variant& variant : chapter.variants | std::views::filter(is_meant))
     for (const Precision precision : precisions())
       for (const Network& network : options.networks) try {

@@ -60,7 +60,7 @@ void measure_optimizer(Communicator& group, const Candidate& candidate, const Si
                        optimizer->step(engine, gradients);
                        group.synchronize();
                      }};
-  const Pair pair = measure(ours, library, options.is_quick ? Budget{0, 3, 3} : Budget{4, 21, 400});
+  const Pair pair = measure(ours, library, options);
   const double our_speed = gigabytes_per_second(candidate.touched * sizes.parameters, pair.ours.median);
   const double copy_speed = gigabytes_per_second(2 * sizes.copied, pair.reference.median);
   const double share = our_speed / copy_speed;

@@ -20,33 +20,21 @@ ROWS = [  # the program's arguments; the other side, a shell command or argument
 ]
 
 
-def measure_all(program, devices, is_quick):
-    """Measures every row, prints the figures and returns them."""
-    mebibytes, repetitions = (8, 2) if is_quick else (2048, 5)
-    print(f"\nCheckpoints of {mebibytes} MiB in one file. Median seconds and distance of the quartiles of "
-          f"{repetitions} jobs on {devices} devices.\n`read`: the same bytes into new memory\n"
-          f"{'':<16} {'ours':>12} {'beside it':>12} {'share':>7}   of, and bar", flush=True)
+COLUMNS = ["what", "ours", "beside it", "the other's", "share", "bar"]
+
+
+def measure_all(program, mebibytes, repetitions):
+    """Measures every row, in seconds; `read`: the same bytes into new memory."""
     with tempfile.TemporaryDirectory(prefix="shardbook-bench-") as folder:
-        jobs = Jobs([ON_DEVICES, str(devices), program], Path(folder), mebibytes)
+        jobs = Jobs([ON_DEVICES, "2", program], Path(folder), mebibytes)
         jobs.seconds("save")
-        return [figure(jobs, *row, repetitions) for row in ROWS]
-
-
-def figure(jobs, what, reference, least, repetitions):
-    other = jobs.seconds_of_copy if reference.startswith("cp") else jobs.seconds
-    ours, others = zip(*((jobs.seconds(what), other(reference)) for _ in range(repetitions)))
-    share = statistics.median(others) / statistics.median(ours)
-    bar = f"share >= {least}{'' if share >= least else ': missed'}" if least else ""
-    name = {COPY: "cp", FLUSHED: "cp and sync"}.get(reference, reference)
-    print(f"{what:<16} {text(ours):>12} {text(others):>12} {share:>7.2f}   {name}{': ' * bool(bar)}{bar}",
-          flush=True)
-    return {"what": what, "beside": name, "ours_s": sorted(ours), "other_s": sorted(others), "share": share,
-            "bar": bar}
-
-
-def text(times):
-    low, median, high = statistics.quantiles(times, n=4, method="inclusive")
-    return f"{median:.3f} {100 * (high - low) / median:>3.0f}%"
+        for what, reference, least in ROWS:
+            other = jobs.seconds_of_copy if reference.startswith("cp") else jobs.seconds
+            ours, others = zip(*((jobs.seconds(what), other(reference)) for _ in range(repetitions)))
+            share = statistics.median(others) / statistics.median(ours)
+            name = {COPY: "cp", FLUSHED: "cp and sync"}.get(reference, reference)
+            yield (what, statistics.median(ours), name, statistics.median(others), share,
+                   f"share at least {least}{'' if share >= least else ': missed'}" if least else None)
 
 
 class Jobs:

@@ -18,7 +18,7 @@ std::vector<Precision> precisions() {
 }
 
 std::optional<double> least_share(const std::string& number, const Network& n, Precision) {
-  if (number == "08") return n == Network{512, 512, 1408} ? std::optional(0.85) : std::nullopt;
+  if (number == "08") return n == Network{512, 512, 1408} ? std::optional(0.92) : std::nullopt;
   if (n == Network{64, 256, 1024}) return 0.8;
   if (n == Network{256, 512, 2048}) return 0.9;
   return {};

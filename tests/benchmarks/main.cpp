@@ -46,8 +46,8 @@ int run(Communicator& world, int argc, char** argv) {
   app.add_option("--variant", options.variant);
   app.add_option("--mesh", options.mesh);
   app.add_flag("--quick", options.is_quick);
+  app.add_option("--seconds", options.seconds)->check(CLI::Range(0.0, 600.0));
   app.add_option("--json", options.json);
-  app.add_flag("--append", options.appends);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

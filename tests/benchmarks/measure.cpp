@@ -43,8 +43,8 @@ Statistics statistics(std::vector<double> times, int parts) {
 }
 
 /// How often both can be called in that time, by the fastest call of a warm-up; the same on all devices.
-int repetitions(const Side& ours, const Side& reference, Budget budget) {
-  constexpr int warm_up = 3;
+int repetitions(const Side& ours, const Side& reference, const Options& options) {
+  constexpr int warm_up = 2, least = 5, most = 4000;
   std::vector<double> rounds;
   for (int i = 0; i < warm_up; ++i) {
     const Clock::time_point start = Clock::now();
@@ -53,7 +53,8 @@ int repetitions(const Side& ours, const Side& reference, Budget budget) {
     rounds.push_back(microseconds_since(start));
   }
   const double fastest = std::ranges::min(slowest_device(rounds));
-  return static_cast<int>(std::clamp(budget.seconds * 1e6 / fastest, 1.0 * budget.least, 1.0 * budget.most));
+  if (options.is_quick) return least;
+  return static_cast<int>(std::clamp(options.seconds * 1e6 / fastest, 1.0 * least, 1.0 * most));
 }
 
 nlohmann::json as_json(const Statistics& s) {
@@ -72,8 +73,8 @@ void to_json(nlohmann::json& json, const Pair& pair) {
           {"repetitions", pair.repetitions}};
 }
 
-Pair measure(const Side& ours, const Side& reference, Budget budget, int things_in_a_call) {
-  const int count = repetitions(ours, reference, budget);
+Pair measure(const Side& ours, const Side& reference, const Options& options, int things_in_a_call) {
+  const int count = repetitions(ours, reference, options);
   std::vector<double> our_times, reference_times;
   for (int i = 0; i < count; ++i) {
     our_times.push_back(timed_call(ours));

@@ -1,6 +1,5 @@
 #include <mpi.h>
 
-#include <cstdlib>
 #include <fstream>
 #include <thread>
 
@@ -28,32 +27,18 @@ std::string mpi_version() {
   return whole.substr(0, whole.find(','));
 }
 
-[[noreturn]] void refuse_file(const std::string& path, const char* expected) {
-  throw Error(Code::file, fmt::format("{}: expected {}", path, expected));
-}
-
 }  // namespace
 
 Results::Results(Communicator& world, const Options& options) : world_(world), path_(options.json) {
-  if (options.appends && !path_.empty() && world_.device_id() == 0) {
-    std::ifstream in(path_);
-    all_ = nlohmann::json::parse(in, nullptr, /*allow_exceptions=*/false);
-    if (!all_.is_object()) refuse_file(path_, "the figures of an earlier program");
-  }
-  if (options.appends) return;
   const std::string machine = fmt::format("{} cores of {}; {}; {}", std::thread::hardware_concurrency(),
                                           processor(), mpi_version(), products_by());
-  double load = -1;
-  getloadavg(&load, 1);
   all_ = {{"devices", world_.num_devices()},
           {"quick", options.is_quick},
           {"machine", machine},
-          {"compiler", __VERSION__},
-          {"load_average", load}};
+          {"compiler", __VERSION__}};
   write();  // fails now if the file cannot be written
   const int devices = world_.num_devices();
-  print(fmt::format("{} device{} on {}\nload average at the start {:.2f}\n", devices, devices == 1 ? "" : "s",
-                    machine, load));
+  print(fmt::format("{} device{} on {}\n", devices, devices == 1 ? "" : "s", machine));
 }
 
 void Results::write() const {
