@@ -1,5 +1,7 @@
 #include "emu/operations/host_memory.hpp"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <new>
@@ -26,8 +28,11 @@ class BlockCache {
       return std::exchange(first, next(first));
     }
     if (kept_ > most_kept) release_all();
-    void* block = std::aligned_alloc(alignment, rounded(bytes));
+    const bool is_large = bytes >= 2 * huge_page;
+    void* block = std::aligned_alloc(is_large ? huge_page : alignment, rounded(bytes));
     if (block == nullptr) throw std::bad_alloc();
+    // Products of large matrices then wait less for addresses. Where there are none, small pages do.
+    if (is_large) madvise(block, rounded(bytes), MADV_HUGEPAGE);
     return block;
   }
 
@@ -39,6 +44,7 @@ class BlockCache {
 
  private:
   static constexpr std::size_t alignment = 64;  // a cache line, and the best alignment for vector loads
+  static constexpr std::size_t huge_page = std::size_t{2} << 20;
   static constexpr std::size_t most_kept = std::size_t{1} << 30;
 
   static std::size_t rounded(std::size_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }

@@ -268,7 +268,7 @@ def mistakes(bench):
 
 def files(bench):
     """Checkpoints."""
-    size, repetitions = (8, 2) if bench.is_quick else (1024, 3)
+    size, repetitions = (8, 2) if bench.is_quick else (512, 3)
     table = Table(f"Checkpoints of {size} MiB in one file, on 2 devices: seconds, medians of {repetitions} jobs, and the "
                   "share of the other's speed", checkpoints.COLUMNS)
     for row in checkpoints.measure_all(bench.programs / "bench_checkpoint_speed", size, repetitions):
