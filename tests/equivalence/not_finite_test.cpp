@@ -173,7 +173,7 @@ TEST_CASE("a difference, a bound, and a claim of exactness that are no numbers a
       const exact::ExactProducts asserted;
       CHECK(refusal([&] {
               matmul(Tensor::from_host({1, 2}, wrong.values), Tensor({2, 1}));
-            }).code == static_cast<int>(Code::internal));
+            }).code == static_cast<int>(Code::usage));
     }
 }
 

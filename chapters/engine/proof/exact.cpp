@@ -7,6 +7,8 @@
 #include <cmath>
 
 #include "engine/basics/larger.hpp"
+#include "engine/basics/printable.hpp"
+#include "engine/basics/printable.hpp"
 
 namespace shard::exact {
 
@@ -46,9 +48,16 @@ double unit_of(const Matrix& m) {
   return unit;
 }
 
+void require_hidden_dim(Index given, Index most) {
+  if (given <= most) return;
+  throw Error(Code::usage,
+              "exact mode needs --hidden-dim of at most {}, given {}: larger sums are not exact in float32",
+              with_commas(most), with_commas(given));
+}
+
 void require_exact(double magnitude, double unit) {
   if (magnitude <= largest_exact * unit) return;
-  throw Error(Code::internal, "exact mode: expected sums of at most 2^24{}, given {}: use a smaller problem",
+  throw Error(Code::usage, "exact mode: expected sums of at most 2^24{}, given {}: use smaller sizes",
               unit == 1 ? "" : fmt::format(" units of {}", unit), magnitude / unit);
 }
 

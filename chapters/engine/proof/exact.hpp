@@ -30,15 +30,18 @@ struct Matrix {
 double unit_of(double value);
 double unit_of(const Matrix& m);
 
+/// Refuses a hidden dimension for which a sum over it may need more than float32's 24 bits. \throws Error usage
+void require_hidden_dim(Index given, Index most);
+
 /// Checks that a sum is exact in float32 in any order. Its addends are multiples of `unit`, a power of two,
-/// and the sum of their absolute values, `magnitude`, is at most 2²⁴ units. \throws Error internal otherwise
+/// and the sum of their absolute values, `magnitude`, is at most 2²⁴ units. \throws Error usage otherwise, since the sizes of a network decide it
 void require_exact(double magnitude, double unit);
 
-/// The product a b of multiples of powers of two. \throws Error internal when a sum is not exact in float32
+/// The product a b of multiples of powers of two. \throws Error usage when a sum is not exact in float32
 Matrix product(const Matrix& a, const Matrix& b);
 
 /// While it lives, each product of this device must be exact in float32.
-/// \throws Error internal, from the product, when it would not be
+/// \throws Error usage, from the product, when it would not be
 class ExactProducts : Observer {
  public:
   ExactProducts() : observation_(*this) {}

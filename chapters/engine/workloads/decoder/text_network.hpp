@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "engine/engines/loss.hpp"
+#include "engine/proof/exact.hpp"
 #include "engine/workloads/data/characters.hpp"
 #include "engine/workloads/decoder/options.hpp"
 #include "engine/workloads/exact_values.hpp"
@@ -60,6 +61,7 @@ class TextNetwork : public Workload {
   /// The network on the grid (arithmetic.hpp). Weights are integers −2..2. Output gradients are multiples of
   /// 16 up to 64, so that few gradients round to 0. About one label in ten is missing.
   ExactProblem exact_problem(Index batch, std::uint64_t seed) const override {
+    exact::require_hidden_dim(model_.hidden_dim, Index{1} << 16);
     Model model = model_;
     model.how = exact::grid_of(model.model_dim, model.head_dim);
     const std::shared_ptr<TextNetwork> network = of(model, 11);

@@ -146,6 +146,7 @@ std::optional<HostTensor> input_for(const HostTensor& router, Index top_k, Index
 
 ExactProblem Mixture::exact_problem(Index batch, std::uint64_t seed) const {
   const MixtureModel& model = model_;
+  exact::require_hidden_dim(model.hidden_dim, Index{1} << 18);
   const Digits* digits = digits_of_width(model.model_dim);
   RoutingRule rule = rule_;
   rule.skew = 0;

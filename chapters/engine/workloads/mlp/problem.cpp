@@ -26,6 +26,7 @@ ExactProblem make_exact_problem(const Model& model, Index batch, std::uint64_t s
 }
 
 ExactProblem Mlp::exact_problem(Index batch, std::uint64_t seed) const {
+  exact::require_hidden_dim(model_.hidden_dim, Index{1} << 18);
   ExactProblem problem;
   problem.workload = std::make_shared<Mlp>(*this);
   CounterRandom input(seed, "exact input");
