@@ -1,6 +1,7 @@
 #include "engine/basics/near_names.hpp"
 
 #include <algorithm>
+#include <cctype>
 #include <numeric>
 #include <utility>
 
@@ -23,6 +24,15 @@ std::size_t edits(const std::string& a, const std::string& b) {
   return row.back();
 }
 
+/// Without what people leave out or write in another way.
+std::string plain(const std::string& name) {
+  std::string letters;
+  for (const char c : name)
+    if (std::isalnum(static_cast<unsigned char>(c)) != 0)
+      letters += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return letters;
+}
+
 }  // namespace
 
 std::string names_near(const std::string& name, const std::vector<std::string>& there) {
@@ -36,6 +46,25 @@ std::string names_near(const std::string& name, const std::vector<std::string>& 
     text += (i == 0 ? "; there are " : ", ") + printable(near[i].second);
   if (near.size() == 1) text.replace(text.find("are"), 3, "is");
   return near.empty() ? "; there is none" : text + (there.size() > shown ? ", ..." : "");
+}
+
+std::string did_you_mean(const std::string& name, const std::vector<std::string>& there) {
+  constexpr std::size_t longest = 60, least_part = 3, shown = 5;
+  const std::string given = plain(name);
+  if (given.empty() || given.size() > longest) return "";
+  std::vector<std::pair<std::size_t, std::string>> near;
+  for (const std::string& one : there) {
+    const std::string known = plain(one);
+    const bool is_part = given.size() >= least_part && known.find(given) != std::string::npos;
+    const std::size_t distance = is_part ? 1 : edits(given, known);
+    if (distance <= std::max<std::size_t>(1, (given.size() + 1) / 3)) near.emplace_back(distance, one);
+  }
+  std::ranges::sort(near);
+  if (near.size() > shown) near.resize(shown);
+  std::string text;
+  for (std::size_t i = 0; i < near.size(); ++i)
+    text += (i == 0 ? ": did you mean " : i + 1 == near.size() ? " or " : ", ") + printable(near[i].second);
+  return near.empty() ? "" : text + '?';
 }
 
 }  // namespace shard

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <numeric>
 #include <set>
@@ -55,9 +56,12 @@ std::vector<MeshAxis> parsed_axes(const std::string& text, const std::vector<std
   for (std::size_t begin = 0; begin <= text.size();) {
     const std::size_t end = std::min(text.find(',', begin), text.size());
     axes.push_back(parsed(text.substr(begin, end - begin)));
-    if (std::ranges::find(known, axes.back().name) == known.end())
+    const std::string& name = axes.back().name;
+    if (!name.empty() && std::isdigit(static_cast<unsigned char>(name.front())) != 0)
+      refuse_mesh(fmt::format("the name of each axis, as in {}=2", fmt::join(known, "=2,")), name);
+    if (std::ranges::find(known, name) == known.end())
       refuse_mesh(fmt::format("axes that this variant cuts over, {}", fmt::join(known, " and ")),
-                  axes.back().name.empty() ? "an empty name" : axes.back().name);
+                  name.empty() ? "an empty name" : name);
     begin = end + 1;
   }
   return axes;

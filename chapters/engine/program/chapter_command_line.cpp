@@ -5,7 +5,9 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <map>
 
+#include "engine/basics/near_names.hpp"
 #include "engine/basics/printable.hpp"
 #include "engine/device/books/memory.hpp"
 #include "engine/device/communicator/checked_communicator.hpp"
@@ -27,11 +29,39 @@ std::vector<std::string> with_command(std::vector<std::string> words) {
   return words;
 }
 
+/// The options of a command that an unknown one may stand for: by its letters, or as other programs call it.
+std::string option_meant(const CLI::App& command, const std::string& unknown) {
+  static const std::map<std::string, std::string> elsewhere{
+      {"--dtype", "--precision"},
+      {"--lr", "--learning-rate"},
+      {"--epochs", "--steps"},
+      {"--batch-size", "--batch"},
+      {"--seq-len", "--length"},
+      {"--hidden-size", "--hidden-dim"},
+      {"--num-layers", "--layers"},
+      {"--prompt", "--text"},
+      {"--output", "--out"},
+      {"--checkpoint", "--resume"},
+      {"--weights", "--params"},
+      {"--model", "--params"},
+      {"--gradient-accumulation-steps", "--micro-batches"}};
+  std::vector<std::string> names;
+  for (const CLI::Option* option : command.get_options())
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  const auto found = elsewhere.find(unknown);
+  if (found != elsewhere.end() && std::ranges::find(names, found->second) != names.end())
+    return ": did you mean " + found->second + '?';
+  return did_you_mean(unknown, names);
+}
+
 /// The message for a mistake on the command line: CLI11's own, or a plainer one.
 std::string explain(const CLI::App& app, const std::string& command, const CLI::ParseError& error) {
   std::string what = error.what();
-  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr)
-    return fmt::format("expected an option of {}, given {}", command, shown(app.remaining(true).front()));
+  const std::vector<std::string> unknown = app.remaining(true);
+  const bool lacks_option = dynamic_cast<const CLI::RequiredError*>(&error) != nullptr && !unknown.empty();
+  if (lacks_option || dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr)
+    return fmt::format("expected an option of {}, given {}{}", command, shown(unknown.front()),
+                       option_meant(*app.get_subcommands().front(), unknown.front()));
   if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr)
     return what.substr(0, what.find(':')) + ": expected one value, given none or several";
   return what;
@@ -200,8 +230,8 @@ std::optional<Arguments> parse(const Chapter& chapter, int devices, const std::v
   std::vector<std::string> words = with_command(given);
   const std::string& command = words.front();
   if (command[0] != '-' && std::ranges::find(known, command) == known.end())
-    throw Error(Code::usage, "{}: expected a command, {}, given {} (--help lists the options)", name,
-                fmt::join(known, " or "), shown(command));
+    throw Error(Code::usage, "{}: expected a command, {}, given {}{} (--help lists the options)", name,
+                fmt::join(known, " or "), shown(command), did_you_mean(command, known));
   try {
     app.parse(std::vector<std::string>(words.rbegin(), words.rend()));  // CLI11 takes them in reverse
   } catch (const CLI::CallForHelp&) {
@@ -217,6 +247,8 @@ std::optional<Arguments> parse(const Chapter& chapter, int devices, const std::v
   take_recorded_options(*app.get_subcommands().front(), chapter, arguments);
   take_usual_sizes(*app.get_subcommands().front(), chapter, arguments);
   require_steps_to_make(arguments);
+  if (arguments.save_every > 0 && arguments.save.empty())
+    throw Error(Code::usage, "--save-every: expected with --save, which names the folder, given alone");
   return arguments;
 }
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <sstream>
 
+#include "engine/basics/near_names.hpp"
 #include "engine/basics/printable.hpp"
 #include "engine/basics/terminal.hpp"
 #include "engine/device/device.hpp"
@@ -43,7 +44,8 @@ bool parse_options(const Communicator& group, const std::string& program,
     CLI::Option* added = app.add_option(o.name, *o.value, o.help)->type_name(o.type);
     const auto refusal = [allowed = o.allowed](const std::string& given) {
       if (std::ranges::find(allowed, given) != allowed.end()) return std::string();
-      return fmt::format("expected {}, given {}", fmt::join(allowed, " or "), printable(given));
+      return fmt::format("expected {}, given {}{}", fmt::join(allowed, " or "), printable(given),
+                         did_you_mean(given, allowed));
     };
     if (!o.allowed.empty()) added->check(refusal, "");
   }

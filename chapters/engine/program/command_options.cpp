@@ -9,6 +9,7 @@
 #include <functional>
 #include <set>
 
+#include "engine/basics/near_names.hpp"
 #include "engine/basics/printable.hpp"
 #include "engine/checkpoints/split.hpp"
 #include "engine/device/communicator/fault.hpp"
@@ -52,13 +53,23 @@ const CLI::Validator whole_number = accepting("a whole number from 0 to 2^64-1",
   return std::from_chars(text.data(), end, value).ptr == end && text == fmt::to_string(value);
 });
 
+constexpr auto needs_scaling =
+    "its small gradients become 0 unless the loss is scaled, which nothing here does; bf16 needs no scale";
+
 /// Refuses the empty text, which would look like an option that is not given.
 const CLI::Validator path(
     [](const std::string& text) { return text.empty() ? "expected a path, given nothing" : ""; }, "");
 
-CLI::Validator one_of(const std::vector<std::string>& names) {
-  return accepting(fmt::to_string(fmt::join(names, " or ")),
-                   [=](const std::string& text) { return std::ranges::find(names, text) != names.end(); });
+/// Refuses other texts than these. `why_not` has the reasons for texts that people expect here.
+CLI::Validator one_of(const std::vector<std::string>& names,
+                      const std::map<std::string, std::string>& why_not = {}) {
+  auto check = [=](const std::string& text) -> std::string {
+    if (std::ranges::find(names, text) != names.end()) return "";
+    const auto known = why_not.find(text);
+    return fmt::format("expected {}, given {}{}", fmt::join(names, " or "), shown(text),
+                       known == why_not.end() ? did_you_mean(text, names) : ": " + known->second);
+  };
+  return {check, ""};
 }
 
 /// Adds an option. `type` is its value's name in --help.
@@ -147,7 +158,7 @@ DeclaredOptions add_common(CLI::App& command, const Chapter& chapter, Arguments&
   DeclaredOptions declared = add_declared(command, chapter, a);
   add(command, "--precision", "NAME", a.precision,
       "How matrix products round their operands: float32 (not at all), tf32 (to 11 bits) or bf16 (8)",
-      one_of(precisions))
+      one_of(precisions, {{"fp16", needs_scaling}, {"float16", needs_scaling}, {"half", needs_scaling}}))
       ->capture_default_str();
   auto is_fault = [](const std::string& text) { return fault_from(text).has_value(); };
   add_read(
@@ -182,7 +193,8 @@ void add_rows(CLI::App& command, const Chapter& chapter, Arguments& a, const std
 }
 
 void add_optimizer_name(CLI::App& command, Arguments& a) {
-  add(command, "--optimizer", "NAME", a.optimizer, "adam, sgd or integer", one_of({"adam", "sgd", "integer"}))
+  add(command, "--optimizer", "NAME", a.optimizer, "adam, sgd or integer",
+      one_of({"adam", "sgd", "integer"}, {{"adamw", "adam is Adam without weight decay"}}))
       ->capture_default_str();
 }
 

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <set>
 
+#include "engine/basics/near_names.hpp"
 #include "engine/basics/printable.hpp"
 
 namespace shard {
@@ -60,7 +61,8 @@ const Variant& Chapter::variant(const std::string& name) const {
     if (v.name == name) return v;
     names.push_back(v.name);
   }
-  throw Error(Code::usage, "--variant: expected {}, given {}", listed(names), printable(name, 60));
+  throw Error(Code::usage, "--variant: expected {}, given {}{}", listed(names), printable(name, 60),
+              did_you_mean(name, names));
 }
 
 RegisteredChapter::RegisteredChapter(Chapter chapter, SourceLine where) {
@@ -104,8 +106,8 @@ const Chapter& find_chapter(const std::string& name) {
     if (found == nullptr || name == c.folder) found = &c;
   }
   if (found != nullptr && !name.empty()) return *found;
-  throw Error(Code::usage, "expected a chapter, {}, given {}", listed(folders),
-              name.empty() ? "''" : printable(name, 60));
+  throw Error(Code::usage, "expected a chapter, {}, given {}{}", listed(folders),
+              name.empty() ? "''" : printable(name, 60), did_you_mean(name, folders));
 }
 
 void require_distinct_strategies() {
@@ -144,8 +146,9 @@ Strategy find_strategy(const std::string& name) {
                 "--strategy: expected a name of one chapter, given {}, a variant of {} and of {}: name the "
                 "chapter, and --variant {}",
                 name, found[0].chapter->folder, found[1].chapter->folder, name);
-  throw Error(Code::usage, "--strategy: expected {}, given {}", listed({names.begin(), names.end()}),
-              printable(name, 60));
+  const std::vector<std::string> all(names.begin(), names.end());
+  throw Error(Code::usage, "--strategy: expected {}, given {}{}", listed(all), printable(name, 60),
+              did_you_mean(name, all));
 }
 
 }  // namespace shard

@@ -103,6 +103,21 @@ std::string table(const std::vector<Cells>& rows, int devices, int width) {
   return text_with(1);
 }
 
+/// A head, and a row for each parameter: the part of it that each device has. A collective.
+std::vector<Cells> rows_of(Communicator& group, const Workload& network,
+                           const std::map<std::string, Ranges>& parts_here) {
+  std::vector<Cells> rows = {{"parameter", "shape", "cut by"}};
+  for (int device = 0; device < group.num_devices(); ++device) rows.front().push_back(std::to_string(device));
+  for (const Parameter& p : network.parameters()) {
+    const auto mine = parts_here.find(p.name);
+    const bool has_part = mine != parts_here.end() && num_elements(shape_of(mine->second)) > 0;
+    const Cells parts = group.gather("parts", describe(has_part ? mine->second : Ranges(), p.shape));
+    rows.push_back({p.name, to_string(p.shape)});
+    if (group.device_id() == 0) std::ranges::copy(with_cut(parts), std::back_inserter(rows.back()));
+  }
+  return rows;
+}
+
 }  // namespace
 
 int owns(Communicator& group, const Variant& variant, const Arguments& arguments) {
@@ -112,18 +127,17 @@ int owns(Communicator& group, const Variant& variant, const Arguments& arguments
   const auto initial = generate_checkpoint(network->parameters(), arguments.seed);
   const NotedCheckpoint noted(*initial);
   engine->load_checkpoint(noted);
-  std::vector<Cells> rows = {{"parameter", "shape", "cut by"}};
-  for (int device = 0; device < group.num_devices(); ++device) rows.front().push_back(std::to_string(device));
-  for (const Parameter& p : network->parameters()) {
-    const auto mine = noted.parts().find(p.name);
-    const Cells parts =
-        group.gather("parts", describe(mine == noted.parts().end() ? Ranges() : mine->second, p.shape));
-    rows.push_back({p.name, to_string(p.shape)});
-    if (group.device_id() == 0) std::ranges::copy(with_cut(parts), std::back_inserter(rows.back()));
-  }
-  if (group.device_id() == 0)
-    fmt::print("{}, {}\n\n{}", variant.name, network->describe(),
-               table(rows, group.num_devices(), output_columns()));
+  std::map<std::string, Ranges> updated;
+  for (const Trainable& t : engine->trainable()) updated.try_emplace(t.name, t.ranges);
+  const std::vector<Cells> held = rows_of(group, *network, noted.parts());
+  const std::vector<Cells> trained = rows_of(group, *network, updated);
+  if (group.device_id() != 0) return 0;
+  fmt::print("{}, {}\n\n{}", variant.name, network->describe(),
+             table(held, group.num_devices(), output_columns()));
+  if (trained != held)
+    fmt::print("\n{}\n\n{}",
+               for_reader("Of these, a device updates the following, and keeps the optimizer's state of it:"),
+               table(trained, group.num_devices(), output_columns()));
   return 0;
 }
 

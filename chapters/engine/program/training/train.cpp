@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <numeric>
 
+#include "engine/basics/printable.hpp"
 #include "engine/basics/terminal.hpp"
 #include "engine/checkpoints/saved_checkpoint.hpp"
 #include "engine/device/books/products_by.hpp"
@@ -245,6 +246,10 @@ int train(Communicator& group, const Chapter& chapter, const Variant& variant, c
   fmt::print("\n{}\n{}\n  after training\n{}\n",
              for_reader("  before training: " + network->examples_title()), before, after);
   if (!last_step.empty()) fmt::print("{}\n", for_reader(last_step));
+  if (!arguments.save.empty())
+    fmt::print("{}\n",
+               for_reader(fmt::format("  saved after step {}: parameters and the optimizer's state, in {}",
+                                      arguments.steps, one_line(arguments.save))));
   fmt::print("{}", table(report, output_columns(), arguments.times));
   if (!arguments.report.empty()) write_report(arguments.report, report);
   if (code != 0) fmt::print("a gradient, a loss or a figure above is not what it should be\n");
