@@ -20,7 +20,6 @@
 #include "engine/device/runtime/job.hpp"
 #include "engine/device/runtime/processes/deadlock_search.hpp"
 #include "engine/device/runtime/processes/devices_asked_for.hpp"
-#include "engine/device/runtime/processes/doorbells.hpp"
 #include "engine/device/runtime/watchdog/flight_record.hpp"
 #include "engine/device/this_device.hpp"
 
@@ -32,13 +31,7 @@ using namespace std::chrono_literals;
 namespace {
 
 constexpr auto yield_time = 100us;  // a device that waits longer sleeps
-/// Where a core has more devices than this, a waiting one sleeps at once: a yield passes the core to another
-/// waiting device more often than to the one that is waited for.
-constexpr int most_that_yield = 4;
-constexpr int polls_between_sleeps = 2;  // of such a device
-// A sleep ends when another device rings. Its time is limited for what rings no bell: the later messages of
-// MPI's collectives and of long transfers, devices of other hosts, and lost devices.
-constexpr auto shortest_sleep = 15us;  // times the devices per core
+constexpr auto shortest_sleep = 15us;
 constexpr auto longest_sleep = 200us;
 constexpr int sleeps_per_wait = 64;  // a longer sleep makes a wait longer by at most a 64th
 constexpr auto listen_interval = 1ms;
@@ -101,7 +94,6 @@ struct ControlPlane::Peers {
     });
     Sent& sent = in_flight.emplace_back(Sent{std::move(bytes)});
     MPI_Isend(sent.bytes.data(), static_cast<int>(sent.bytes.size()), MPI_BYTE, to, tag, comm, &sent.request);
-    Doorbells::instance().ring(to);
   }
   /// Receives a message with this tag, if one has arrived.
   bool try_receive(int from, Tag tag, int& source, std::string& bytes) const {
@@ -116,7 +108,7 @@ struct ControlPlane::Peers {
     MPI_Recv(bytes.data(), count, MPI_BYTE, source, tag, comm, MPI_STATUS_IGNORE);
     return true;
   }
-  void meet_devices_of_host();
+  void count_devices_per_core();
   void receive_failures(ControlPlane& plane) const;
   void receive_verdict(const ControlPlane& plane, const std::function<Blocked()>& describe) const;
   void search_for_deadlock(const ControlPlane& plane, const std::function<Blocked()>& describe,
@@ -145,17 +137,15 @@ void ControlPlane::start(int& argc, char**& argv) {
     peers_->own_folder.remove();
     std::_Exit(static_cast<int>(Code::missing));
   }
-  peers_->meet_devices_of_host();
+  peers_->count_devices_per_core();
 }
 
-/// Counts the devices per core of this host: the more there are, the longer a waiting device sleeps. Also
-/// connects these devices, so that they can wake one another.
-void ControlPlane::Peers::meet_devices_of_host() {
+/// Counts the devices per core of this host: the more there are, the longer a waiting device sleeps.
+void ControlPlane::Peers::count_devices_per_core() {
   MPI_Comm neighbours;
   MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &neighbours);
   int on_this_host = 1;
   MPI_Comm_size(neighbours, &on_this_host);
-  Doorbells::instance().connect(neighbours);
   MPI_Comm_free(&neighbours);
   const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   devices_per_core = (on_this_host + cores - 1) / cores;
@@ -166,20 +156,12 @@ void ControlPlane::Wait::pause(const std::function<Blocked()>&) {
   spins_ = 0;
   if (since_ == steady_clock::time_point{}) since_ = listened_ = steady_clock::now();
   const steady_clock::duration waited = steady_clock::now() - since_;
-  const int per_core = instance().peers_->devices_per_core;
-  const bool is_crowded = per_core > most_that_yield;
-  if (waited < yield_time && !is_crowded) {
+  const steady_clock::duration shortest = shortest_sleep * instance().peers_->devices_per_core;
+  if (waited < yield_time)
     sched_yield();
-  } else if (!std::exchange(has_announced_, true)) {
-    Doorbells::instance().announce_sleep();
-    spins_ = spins_before_a_pause - 1;  // one more poll
-  } else {
-    has_announced_ = false;
-    const steady_clock::duration shortest = shortest_sleep * per_core;
-    Doorbells::instance().sleep(
+  else
+    std::this_thread::sleep_for(
         std::max(shortest, std::min<steady_clock::duration>(waited / sleeps_per_wait, longest_sleep)));
-    if (is_crowded) spins_ = spins_before_a_pause - polls_between_sleeps;
-  }
 }
 
 void ControlPlane::Wait::listen(const std::function<Blocked()>& describe) {
@@ -217,7 +199,6 @@ void ControlPlane::Peers::receive_verdict(const ControlPlane& plane,
 }
 
 ControlPlane::Wait::~Wait() {
-  if (has_announced_) Doorbells::instance().stay_awake();
   const bool has_failed =
       std::uncaught_exceptions() > 0;  // then the record still says that it waits or polls
   if (is_noted_ && !has_failed) FlightRecord::instance().note_state(FlightRecord::State::runs);

@@ -5,9 +5,6 @@
 #include <fmt/format.h>
 
 #include <limits>
-#include <numeric>
-
-#include "engine/device/runtime/processes/doorbells.hpp"
 
 namespace shard::runtime {
 
@@ -41,8 +38,6 @@ class MpiTransfer : public Transfer {
   bool test() override {
     int done = 0;
     require_success(MPI_Test(&mpi, &done, MPI_STATUS_IGNORE), "wait");
-    // The sender of a large message may wait until it is received.
-    if (done != 0 && is_receive) Doorbells::instance().ring(from);
     return done != 0;
   }
   bool give_up() override {
@@ -54,15 +49,15 @@ class MpiTransfer : public Transfer {
 
   MPI_Request mpi = MPI_REQUEST_NULL;
   bool is_receive = false;
-  int from = 0;                       // the sender's rank in MPI_COMM_WORLD
   std::vector<int> lengths, offsets;  // of a gather of texts: MPI reads them until it is complete
 };
 
 /// Makes a request, and starts it by calling `start`.
 template <class Start>
-std::unique_ptr<MpiTransfer> started(const char* what, const Start& start) {
+Started started(const char* what, const Start& start, bool is_receive = false) {
   auto request = std::make_unique<MpiTransfer>();
   require_success(start(&request->mpi), what);
+  request->is_receive = is_receive;
   return request;
 }
 
@@ -72,15 +67,6 @@ class MpiWire : public Wire {
     require_success(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN), "group");
     require_success(MPI_Comm_rank(comm_, &place_), "group");
     require_success(MPI_Comm_size(comm_, &size_), "group");
-    MPI_Group all = MPI_GROUP_NULL, mine = MPI_GROUP_NULL;
-    require_success(MPI_Comm_group(MPI_COMM_WORLD, &all), "group");
-    require_success(MPI_Comm_group(comm_, &mine), "group");
-    std::vector<int> places(static_cast<std::size_t>(size_));
-    std::iota(places.begin(), places.end(), 0);
-    devices_.resize(places.size());
-    require_success(MPI_Group_translate_ranks(mine, size_, places.data(), all, devices_.data()), "group");
-    MPI_Group_free(&mine);
-    MPI_Group_free(&all);
   }
   ~MpiWire() override {
     if (!mpi_is_over()) MPI_Comm_free(&comm_);
@@ -104,34 +90,36 @@ class MpiWire : public Wire {
 
   Started send(int to, int tag, std::span<const Index> numbers, bool synchronous) override {
     auto* send = synchronous ? MPI_Issend : MPI_Isend;
-    return sending(to, [&](MPI_Request* request) {
+    return started("send", [&](MPI_Request* request) {
       return send(numbers.data(), count_of(numbers), MPI_INT64_T, to, tag, comm_, request);
     });
   }
   Started send(int to, int tag, std::span<const float> values) override {
-    return sending(to, [&](MPI_Request* request) {
+    return started("send", [&](MPI_Request* request) {
       return MPI_Isend(values.data(), count_of(values), MPI_FLOAT, to, tag, comm_, request);
     });
   }
   Started receive(int from, int tag, std::span<Index> numbers) override {
-    return receiving(from, [&](MPI_Request* request) {
+    auto start = [&](MPI_Request* request) {
       return MPI_Irecv(numbers.data(), count_of(numbers), MPI_INT64_T, from, tag, comm_, request);
-    });
+    };
+    return started("receive", start, true);
   }
   Started receive(int from, int tag, std::span<float> values) override {
-    return receiving(from, [&](MPI_Request* request) {
+    auto start = [&](MPI_Request* request) {
       return MPI_Irecv(values.data(), count_of(values), MPI_FLOAT, from, tag, comm_, request);
-    });
+    };
+    return started("receive", start, true);
   }
 
   Started all_gather(std::span<const Index> mine, std::span<Index> all) override {
-    return with_all("gather", [&](MPI_Request* request) {
+    return started("gather", [&](MPI_Request* request) {
       return MPI_Iallgather(mine.data(), count_of(mine), MPI_INT64_T, all.data(), count_of(mine), MPI_INT64_T,
                             comm_, request);
     });
   }
   Started all_to_all(std::span<const Index> for_each, std::span<Index> of_each) override {
-    return with_all("exchange", [&](MPI_Request* request) {
+    return started("exchange", [&](MPI_Request* request) {
       return MPI_Ialltoall(for_each.data(), 1, MPI_INT64_T, of_each.data(), 1, MPI_INT64_T, comm_, request);
     });
   }
@@ -147,38 +135,12 @@ class MpiWire : public Wire {
                             : MPI_Igatherv(mine.data(), count, MPI_BYTE, all.data(), of, at, MPI_BYTE, 0,
                                            comm_, &request->mpi),
                     "gather");
-    ring_all();
     return request;
   }
 
  private:
-  template <class Start>
-  Started sending(int to, const Start& start) {
-    Started request = started("send", start);
-    Doorbells::instance().ring(devices_[static_cast<std::size_t>(to)]);
-    return request;
-  }
-  template <class Start>
-  Started receiving(int from, const Start& start) {
-    std::unique_ptr<MpiTransfer> request = started("receive", start);
-    request->is_receive = true;
-    request->from = devices_[static_cast<std::size_t>(from)];
-    return request;
-  }
-  /// Starts a collective. Its first messages may be what the others wait for.
-  template <class Start>
-  Started with_all(const char* what, const Start& start) {
-    Started request = started(what, start);
-    ring_all();
-    return request;
-  }
-  void ring_all() const {
-    for (int device : devices_) Doorbells::instance().ring(device);
-  }
-
   MPI_Comm comm_;
   int place_ = 0, size_ = 1;
-  std::vector<int> devices_;  // the members' ranks in MPI_COMM_WORLD
 };
 
 }  // namespace

@@ -49,9 +49,8 @@ class ControlPlane {
     ~Wait();
     Wait(const Wait&) = delete;
     Wait& operator=(const Wait&) = delete;
-    /// Spins at first. Later, a process yields its core, then sleeps until another device wakes it, or for
-    /// microseconds, longer in longer waits; a device of emu/local lets the next one run. Also receives other
-    /// devices' errors and searches for a deadlock.
+    /// Spins at first. Later, a process yields its core, then sleeps for microseconds, longer in longer waits; a
+    /// device of emu/local lets the next one run. Also receives other devices' errors and searches for a deadlock.
     /// \throws Error deadlock, which says what each device waits for
     template <class Describe>
     void idle(const Describe& describe) {
@@ -69,8 +68,7 @@ class ControlPlane {
     void pause(const std::function<Blocked()>& describe);
     void listen(const std::function<Blocked()>& describe);
 
-    bool is_noted_ = false;       // whether this device's flight record has it
-    bool has_announced_ = false;  // whether it is about to sleep
+    bool is_noted_ = false;  // whether this device's flight record has it
     int spins_ = 0;
     std::chrono::steady_clock::time_point since_{}, listened_{};
   };
