@@ -266,7 +266,7 @@ TEST_CASE("exact problems are exact, have their kink, and refuse to overflow") {
   exact::Matrix row(1, 3), column(3, 1);
   row.values = {0x1p23, 0x1p23, 1};
   column.values = {1, 1, 1};
-  CHECK(refusal([&] { exact::product(row, column); }).code == 70);
+  CHECK(refusal([&] { exact::product(row, column); }).code == 64);
   row.values[2] = 0;
   CHECK(exact::product(row, column).at(0, 0) == 0x1p24);
 }
