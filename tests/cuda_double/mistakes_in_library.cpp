@@ -140,7 +140,7 @@ const std::vector<Case> mistakes_in_library = {
      {{"CUDA_DOUBLE_GPUS", "1"}, {"CUDA_DOUBLE_OWN_GPUS", "1"}}},
     {"old_driver",
      {2},
-     64,
+     69,
      {"given none: CUDA driver version is insufficient for CUDA runtime version (driver 12.4, runtime 13.0)"},
      reduce,
      Where::emulator,

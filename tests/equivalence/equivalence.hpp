@@ -144,7 +144,7 @@ inline bool is_exact(const TestCase& c) {
   try {
     if (is_new) solve(c.workload->exact_problem(c.batch, 3), group());
   } catch (const Error& error) {
-    if (error.code() != Code::internal) throw;
+    if (error.code() != Code::usage) throw;
     found->second = false;
   }
   return found->second;

@@ -33,7 +33,6 @@ class SameRows : public TrainingBatch {
   Tensor input(Range rows) const override {
     Shape shape = row_.shape;
     shape[0] = rows.size();
-    if (!tensors_have_elements()) return Tensor(std::move(shape));  // however many tokens there are
     std::vector<float> values;
     values.reserve(row_.values.size() * static_cast<std::size_t>(rows.size()));
     for (Index row = rows.begin; row < rows.end; ++row)
