@@ -70,6 +70,8 @@ class Workload {
   virtual Index num_layers() const = 0;
   /// "2 layers 64 -> 128".
   virtual std::string describe() const = 0;
+  /// "batch 64", and how long its rows are where the network does not say it: "batch 8 of length 16".
+  virtual std::string describe_batch(Index batch) const { return "batch " + std::to_string(batch); }
   virtual std::vector<Parameter> parameters() const = 0;
   /// The number of elements of all parameters. It may exceed 64 bits.
   virtual double parameter_elements() const = 0;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "engine/basics/printable.hpp"
 #include "engine/basics/terminal.hpp"
@@ -17,6 +18,7 @@ namespace {
 struct Row {
   std::string name;
   CostsOfStep costs;
+  std::optional<MeshShape> mesh = {};
 
   /// Activations and buffers at the moment of the most memory.
   Index rest() const { return costs.peak - costs.parameters - costs.gradients - costs.state; }
@@ -25,8 +27,20 @@ struct Row {
 std::vector<Row> rows_of(const Run& run) {
   std::vector<Row> rows;
   for (const CostsOfStep& costs : costs_of_step(run))
-    rows.push_back({fmt::format("device {}", rows.size()), costs});
+    rows.push_back({fmt::format("device {}", rows.size()), costs, mesh_of(run)});
   return rows;
+}
+
+/// Neighbours whose costs are equal share a row: "devices 0-3".
+std::vector<Row> joined(const std::vector<Row>& rows) {
+  std::vector<Row> all;
+  for (std::size_t first = 0, end = 0; first < rows.size(); first = end) {
+    while (end < rows.size() && rows[end].costs == rows[first].costs) ++end;
+    const bool is_alone = end == first + 1;
+    all.push_back({is_alone ? rows[first].name : fmt::format("devices {}-{}", first, end - 1),
+                   rows[first].costs, rows[first].mesh});
+  }
+  return all;
 }
 
 }  // namespace
@@ -73,6 +87,16 @@ Row largest_of(const std::vector<Row>& rows) {
   return row;
 }
 
+/// Axes of a mesh, with the number of devices along them: "data,expert=4".
+std::string axes_text(const std::optional<MeshShape>& mesh, const std::string& axes) {
+  int devices = 1;
+  std::istringstream names(axes);
+  for (std::string name; std::getline(names, name, ',');)
+    for (const MeshAxis& axis : mesh->axes())
+      if (name == axis.name || name == "all") devices *= axis.size;
+  return fmt::format("{}={}", axes, devices);
+}
+
 /// Bytes, or GiB if a device holds at least one.
 class Unit {
  public:
@@ -103,7 +127,8 @@ std::string table(const std::vector<Row>& rows, const std::string& what) {
                     fmt::format("{:.3g}", static_cast<double>(c.operations))});
     for (const auto& [axes, along] : c.along)
       if (along.messages > 0)
-        sent.push_back({"  along " + axes, unit(along.bytes), with_commas(along.messages), ""});
+        sent.push_back(
+            {"  along " + axes_text(r.mesh, axes), unit(along.bytes), with_commas(along.messages), ""});
   }
   const std::string notes = fmt::format(
       "In {}, of a step after the first. State is the optimizer's. \"The rest\" is activations and buffers, "
@@ -143,15 +168,15 @@ AllRows all_rows(Communicator& group, const Chapter& chapter, const Variant& var
 
 /// One variant has a row for each device. Of several variants, each has a row for the device that holds most.
 std::string table_of(const AllRows& all, bool is_one) {
-  if (is_one) return table(all.of_variants[0].second, all.of_variants[0].first);
+  if (is_one) return table(joined(all.of_variants[0].second), all.of_variants[0].first);
   std::vector<Row> rows;
   for (const auto& [name, of_devices] : all.of_variants) {
     rows.push_back(largest_of(of_devices));
     rows.back().name = name;
   }
-  return table(rows, "variant") +
-         "Memory is that of the fullest device. The other columns are the largest of any device.\n" +
-         all.refused;
+  const std::string notes =
+      "Memory is that of the fullest device. The other columns are the largest of any device.";
+  return table(rows, "variant") + wrapped(notes, output_columns()) + '\n' + all.refused;
 }
 
 nlohmann::ordered_json to_json(const CostsOfStep& c) {
@@ -168,10 +193,11 @@ nlohmann::ordered_json to_json(const CostsOfStep& c) {
 }
 
 std::string title(const Chapter& chapter, const Workload& network, const Arguments& arguments, int devices) {
-  const std::string words =
-      fmt::format("{} {} on {} device{}: {}, batch {}, {}. A step of each engine, on tensors without memory.",
-                  chapter.short_name(), chapter.title, devices, devices == 1 ? "" : "s", network.describe(),
-                  arguments.batch, arguments.optimizer);
+  const std::string words = fmt::format(
+      "{} {} on {} device{}: {}, {} parameters, {}, {}. A step of each engine, on tensors without memory.",
+      chapter.short_name(), chapter.title, devices, devices == 1 ? "" : "s", network.describe(),
+      with_commas(static_cast<Index>(network.parameter_elements())), network.describe_batch(arguments.batch),
+      arguments.optimizer);
   return wrapped(words, output_columns()) + "\n\n";
 }
 

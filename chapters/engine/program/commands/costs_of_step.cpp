@@ -2,12 +2,10 @@
 
 #include <algorithm>
 #include <iterator>
-#include <optional>
 #include <sstream>
 
 #include "engine/device/books/memory.hpp"
 #include "engine/device/gathered.hpp"
-#include "engine/layouts/mesh.hpp"
 
 namespace shard {
 
@@ -75,16 +73,10 @@ CostsOfStep my_costs(const Run& run, Index rows_of_first) {
 /// all devices.
 AlikeDevices perhaps_alike(const Run& run) {
   const int devices = run.group.num_devices();
-  const std::optional<OptionText> option = run.variant.declared("--mesh");
-  if (!option) return {devices, 1};
-  const Options& given = run.arguments.options;
-  std::vector<std::string> names;
-  std::istringstream known(option->initial);
-  for (std::string name; std::getline(known, name, ',');) names.push_back(name);
-  const MeshShape mesh =
-      mesh_shape(given.has(option->name) ? given.given(option->name) : option->initial, names, devices);
+  const std::optional<MeshShape> mesh = mesh_of(run);
+  if (!mesh) return {devices, 1};
   int stride = devices;
-  for (const MeshAxis& axis : mesh.axes()) {
+  for (const MeshAxis& axis : mesh->axes()) {
     stride /= axis.size;
     if (axis.name == "data" || axis.name == "replica") return {axis.size, stride};
   }
@@ -92,6 +84,17 @@ AlikeDevices perhaps_alike(const Run& run) {
 }
 
 }  // namespace
+
+std::optional<MeshShape> mesh_of(const Run& run) {
+  const std::optional<OptionText> option = run.variant.declared("--mesh");
+  if (!option) return {};
+  const Options& given = run.arguments.options;
+  std::vector<std::string> names;
+  std::istringstream known(option->initial);
+  for (std::string name; std::getline(known, name, ',');) names.push_back(name);
+  return mesh_shape(given.has(option->name) ? given.given(option->name) : option->initial, names,
+                    run.group.num_devices());
+}
 
 std::vector<CostsOfStep> costs_of_step(const Run& run) {
   if (run.variant.require) run.variant.require(run.group.num_devices(), run.network, run.arguments.options);

@@ -1,10 +1,12 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "engine/device/books/ledger.hpp"
+#include "engine/layouts/mesh.hpp"
 #include "engine/program/training/step.hpp"
 
 namespace shard {
@@ -23,6 +25,9 @@ struct CostsOfStep {
 
   bool operator==(const CostsOfStep&) const = default;
 };
+
+/// The mesh of a variant that has one: what `--mesh` says, or its default on these devices. \throws Error usage
+std::optional<MeshShape> mesh_of(const Run& run);
 
 /// Runs a step on each device. Returns the costs of all devices, in order, on device 0. Tokens choose experts
 /// in turn. Tensors need no elements. \throws Error usage when the variant cannot train this network on them

@@ -44,6 +44,9 @@ class TextNetwork : public Workload {
   Index length() const { return length_; }
 
   std::string describe() const override { return model_.describe(); }
+  std::string describe_batch(Index batch) const override {
+    return fmt::format("batch {} of length {}", batch, length_);
+  }
   std::vector<Parameter> parameters() const override { return model_.parameters(); }
   Shape output_shape(Index batch) const override { return {batch * length_, 1}; }
   std::vector<Index> tokens_of(const std::string& text) const override {

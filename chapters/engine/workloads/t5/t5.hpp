@@ -17,6 +17,9 @@ class T5 : public TextNetwork<T5Model> {
 
   Index source_length() const { return source_length_; }
 
+  std::string describe_batch(Index batch) const override {
+    return fmt::format("batch {} of lengths {} and {}", batch, source_length_, length_);
+  }
   const WorkloadKind& kind() const override;
   Index num_layers() const override { return model_.encoder_blocks + model_.decoder_blocks; }
   double parameter_elements() const override;
