@@ -12,7 +12,7 @@ class BookedStorage : public Storage {
  public:
   BookedStorage(Index bytes, Purpose purpose) : Storage(bytes, purpose) {}
 
-  std::vector<float> from_host;  ///< all elements, or none
+  std::shared_ptr<const std::vector<float>> from_host;  ///< all elements, or none
 };
 
 /// The storage of a tensor that has elements.

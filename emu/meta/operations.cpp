@@ -39,11 +39,12 @@ void copy_slice(const Tensor& t, int axis, Range range, Tensor& part) {
   const std::span<const float> written = meta::host_values(t);
   if (written.empty()) return;
   const Index inner = runtime::elements_after(t.shape(), axis), length = range.size() * inner;
-  std::vector<float>& values = meta::storage(part).from_host;
+  std::vector<float> values;
   for (Index row = 0; row < runtime::elements_before(t.shape(), axis); ++row) {
     const auto first = written.begin() + (row * t.extent(axis) + range.begin) * inner;
     values.insert(values.end(), first, first + length);
   }
+  meta::storage(part).from_host = one_of_equal(std::move(values));
 }
 void paste_slice(Tensor&, int, Range, const Tensor&) {}
 

@@ -100,8 +100,8 @@ void integer_update(Rows w, const Tensor& g, SourceLine where = SourceLine::curr
 class Indices {
  public:
   Indices() = default;
-  Indices(std::vector<Index> all)
-      : whole_(std::make_shared<const std::vector<Index>>(std::move(all))), part_(*whole_) {}
+  Indices(std::vector<Index> all) : Indices(std::make_shared<const std::vector<Index>>(std::move(all))) {}
+  Indices(std::shared_ptr<const std::vector<Index>> all) : whole_(std::move(all)), part_(*whole_) {}
   Indices(std::span<const Index> all) : Indices(std::vector<Index>(all.begin(), all.end())) {}
 
   /// `count` of these, from `first` on.
