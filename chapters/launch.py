@@ -136,6 +136,8 @@ def end_of_job(watch, code, interrupted, launched_by):
     else:
         lost, lines = lost_device(records, watch.lost, text.about_processes, code, watch.launcher)
         code = 83 if lines else code
+        if lines and "killed by SIG" in lines[0]:
+            lines[0] += what_can_be_changed()
     if failed and watch.is_of_another:  # whose own words, which follow the error, are not known
         text.held, lines = b"", [words]
     text.release()
@@ -144,11 +146,8 @@ def end_of_job(watch, code, interrupted, launched_by):
     return code, words or "\n".join(lines), lost
 
 def what_can_be_changed():
-    """What the user has set that a launcher may fail at: its words name none of it."""
-    size, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
-    found = [f"{name}={os.environ.get(name)}" for name in set_by_user]
-    found += [f"a limit of file size of {size} bytes (ulimit -f)"] if size != resource.RLIM_INFINITY else []
-    return f" (set here: {', '.join(found)})" if found else ""
+    """What the user has set that a launcher or a device may fail at: their words name none of it."""
+    return setup.set_here([f"{name}={os.environ.get(name)}" for name in set_by_user] + setup.unusual_limits())
 
 def ends_with_this_script():
     """The launcher is told to end when this script is killed, and does not begin when it was killed before

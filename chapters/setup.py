@@ -4,7 +4,7 @@ if sys.version_info < (3, 11):
     print(f"error: Python: expected 3.11 or newer, given {sys.version.split()[0]}, {sys.executable}", file=sys.stderr)
     sys.exit(69)
 signal.signal(signal.SIGINT, signal.SIG_DFL)  # until `main` begins: Ctrl-C ends a script without a traceback
-import contextlib, fcntl, os, re, shutil, subprocess, threading, time
+import contextlib, fcntl, os, re, resource, shutil, subprocess, threading, time
 from pathlib import Path
 
 root = Path(__file__).resolve().parent.parent
@@ -121,6 +121,19 @@ def state_of(pid):
 def is_alive(pid):
     return state_of(pid) not in "ZX"
 
+# Limits of this shell, with the unit and the least value that is usual.
+limits = {"s": ("stacks", resource.RLIMIT_STACK, "bytes", 8 << 20), "v": ("address space", resource.RLIMIT_AS, "bytes", None),
+          "t": ("processor time", resource.RLIMIT_CPU, "s", None), "f": ("file size", resource.RLIMIT_FSIZE, "bytes", None)}
+
+def unusual_limits():
+    """Those that a program may have failed at, which is ended without words then."""
+    found = []
+    for letter, (name, number, unit, usual) in limits.items():
+        given, _ = resource.getrlimit(number)
+        if given != resource.RLIM_INFINITY and (usual is None or given < usual):
+            found.append(f"a limit of {name} of {given} {unit} (ulimit -{letter})")
+    return found
+
 # ---- Packages --------------------------------------------------------------------------------------------
 def install_packages(more=(), with_mpi=True):
     """Installs what is missing of `packages`, naming it first."""
@@ -163,6 +176,9 @@ def install_recommended(missing):
     hidden = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     if run([*apt, "update"], **hidden) or run([*apt, "install", "--no-install-recommends", *missing.split()], **hidden):
         say(f"could not install {missing}: products are slower without it")
+
+def set_here(found):
+    return f" (set here: {', '.join(found)})" if found else ""
 
 # ---- Chapters, and the build -----------------------------------------------------------------------------
 def chapters():
@@ -278,4 +294,5 @@ def run_ninja(folder, targets, explain):
     if code != 0:
         first = re.search(r"^FAILED: .*\n.*\n((?:(?!\[\d+/\d+\] |ninja: ).*\n)+)", text, re.M)
         say(first[1].rstrip() if first else text[-2000:])
-        fail(70, f"could not build: see {log}")
+        ended = f": ninja was ended by {signal.Signals(-code).name}" if code < 0 else ""
+        fail(70, f"could not build{ended}: see {log}{set_here(unusual_limits())}")

@@ -415,6 +415,16 @@ class Launching(Scripts):
             self.assertEqual(job.returncode, 69, f"{limit}: {job.stderr}")
             self.assertRegex(job.stderr, f"^error: .*{said}.*\n$")
 
+    def test_a_limit_that_ends_a_device(self):
+        """The kernel ends it without words."""
+        command = [self.project / "chapters/on_devices", "2", build / "emu/03_tensor_parallel", "train", "--steps",
+                   "100000"]
+        job = subprocess.run(["bash", "-c", 'ulimit -t 1; exec "$@"', "bash", *command], capture_output=True,
+                             text=True, timeout=110)
+        self.assertEqual(job.returncode, 83, job.stderr)
+        self.assertRegex(job.stderr, r"^error: device \d was lost: it was killed by SIG(KILL|XCPU) .*"
+                                     r" \(set here: a limit of processor time of 1 s \(ulimit -t\)\)\n")
+
     def test_a_soft_limit_of_open_files(self):
         """The script raises the limit to what the launcher needs, which would otherwise wait for ever."""
         command = [self.project / "chapters/on_devices", "16", build / "emu/03_tensor_parallel", "train", "--steps",
