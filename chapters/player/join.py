@@ -1,0 +1,140 @@
+"""Joins the page's parts, a record and its steps to one HTML file, which needs no other one."""
+import html
+import json
+import re
+from itertools import groupby
+from pathlib import Path
+
+from record import Record
+from sentences import Sentences, number
+from steps import MOST, groups_of, peak_of, steps_of, words_of
+
+PAGE = Path(__file__).resolve().parent / "page"
+MODULES = ("drawing", "record", "state", "devices", "messages", "timeline", "source", "main")
+
+
+def page_of(text, root):
+    """The page of the record in `text`, whose files lie below `root`.
+    \\throws ValueError what is wrong with the record"""
+    record = Record(text, root)
+    try:
+        return Page(record).text()
+    except (KeyError, IndexError, TypeError) as error:
+        raise ValueError(f"expected the fields of docs/record.md, given none for {error!r}") from error
+
+
+class Page:
+    """The page of one run."""
+
+    def __init__(self, record):
+        self.record = record
+        all_steps = steps_of(record)
+        self.steps, self.has_more = all_steps[:MOST], len(all_steps) > MOST
+        self.groups = groups_of(self.steps)
+        self.sentences = Sentences(record, self.steps)
+
+    def text(self):
+        """The HTML."""
+        parts = {"title": html.escape(self.title()), "style": (PAGE / "page.css").read_text("utf-8"),
+                 "facts": html.escape(self.facts()), "end": self.end(), "sentences": self.list(),
+                 "record": embedded(self.trimmed()), "play": embedded(self.play()), "program": program()}
+        frame = (PAGE / "page.html").read_text("utf-8")
+        return re.sub(r"<!-- (\w+) -->", lambda found: parts[found[1]], frame)
+
+    def title(self):
+        job = self.record.job
+        words = [job.get("title") or job.get("folder", "a run"), job.get("variant", "")]
+        return ", ".join(filter(None, words))
+
+    def facts(self):
+        """What ran, in a line."""
+        job = self.record.job
+        devices = len(self.record.devices)
+        facts = [job.get("command", ""), f"{devices} device{'' if devices == 1 else 's'}", job.get("network", ""),
+                 f"batch {job['batch']}" if "batch" in job else "", job.get("optimizer", ""), job.get("backend", "")]
+        return " · ".join(map(str, filter(None, facts)))
+
+    def end(self):
+        """How a failed run ended, and that there are more steps."""
+        code, report = self.record.json["end"]["code"], self.record.json["end"].get("report", "")
+        parts = []
+        if code:
+            parts.append(f'<div id="report"><strong>The run failed with exit code {code}.</strong>'
+                         f"<pre>{html.escape(report)}</pre></div>")
+        if self.has_more:
+            parts.append(f"<p>These are the first {number(MOST)} steps of the run.</p>")
+        return "".join(parts)
+
+    def list(self):
+        """All sentences, below the words of their group."""
+        starts, parts = dict(self.groups), []
+        for at in range(len(self.steps)):
+            if at in starts:
+                parts.append(("</ol>" if parts else "") + f"<h3>{html.escape(starts[at] or 'other')}</h3>"
+                             f'<ol start="{at}">')
+            parts.append(f'<li id="step{at}">{self.sentences.of(at)}</li>')
+        return "".join(parts) + ("</ol>" if parts else "")
+
+    def play(self):
+        """What the page's program needs besides the record."""
+        record = self.record
+        ends = [begin for begin, _ in self.groups[1:]] + [len(self.steps)]
+        groups = [[begin, words, self.sentences.of_group(begin, end)]
+                  for (begin, words), end in zip(self.groups, ends)]
+        return {"steps": [self.row(step) for step in self.steps],
+                "words": [words_of(context) for context in record.contexts],
+                "groups": groups,
+                "peaks": peak_of(record, self.steps),
+                "assigned": record.assigned,
+                "sources": {file: shown(lines, [n for f, n in record.lines if record.files[f] == file])
+                            for file, lines in record.sources.items() if lines}}
+
+    def row(self, step):
+        event = step.items[0].last
+        row = {"kind": step.kind, "section": step.items[0].section, "context": event.context_number,
+               "items": [[item.device, item.begin, item.end, *step.slots[item.device]] for item in step.items]}
+        if step.kind == "call":
+            row |= {"group": event.what["group"], "call": event.function}
+        if step.is_open:
+            row["open"] = True
+        return row
+
+    def trimmed(self):
+        """The record without events behind the last step."""
+        last = {}
+        for step in self.steps:
+            for item in step.items:
+                last[item.device, item.section] = item.end
+        whole = dict(self.record.json)
+        whole["devices"] = [
+            {**device, "sections": [{**section, "events": section["events"][:last.get((d, s), 0)]}
+                                    for s, section in enumerate(device["sections"])]}
+            for d, device in enumerate(whole["devices"])]
+        return whole
+
+
+def shown(lines, numbers, around=8):
+    """The parts of a file within `around` lines of those with these numbers: (number of the first, text)."""
+    wanted = sorted({near for n in numbers for near in range(max(1, n - around), min(len(lines), n + around) + 1)})
+    parts = []
+    for _, run in groupby(enumerate(wanted), lambda pair: pair[1] - pair[0]):
+        run = [n for _, n in run]
+        parts.append([run[0], "\n".join(lines[n - 1] for n in run)])
+    return parts
+
+
+def embedded(value):
+    """JSON that may stand in a script element."""
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).replace("<", "\\u003c")
+
+
+def program():
+    """The modules as one, each in a function of its own: what it imports stands before it."""
+    texts = []
+    for name in MODULES:
+        text = (PAGE / f"{name}.js").read_text("utf-8")
+        text = re.sub(r'^import [^;]*? from "[^"]+";\n', "", text, flags=re.MULTILINE)
+        names = ", ".join(re.findall(r"^export (?:const|function) (\w+)", text, re.MULTILINE))
+        text = re.sub(r"^export ", "", text, flags=re.MULTILINE)
+        texts.append(f"const {{ {names} }} = (() => {{\n{text}return {{ {names} }};\n}})();\n")
+    return "".join(texts).replace("</script", "<\\/script")

@@ -1,0 +1,152 @@
+// Devices side by side: the memory of each by purpose, and its tensors.
+import { draw, find, make, shapeOf, withCommas } from "./drawing.js";
+import { lettersOf, play, record } from "./record.js";
+import { mostBytes } from "./state.js";
+
+/** @typedef {import("./state.js").Held} Held */
+
+const PURPOSES = ["parameters", "optimizer", "gradients", "activations", "buffers"];
+const SHOWN = 4;  // tensors of a purpose that the shown steps do not touch; more are folded
+/** Purposes whose tensors the reader unfolded. */
+const unfolded = new Set();
+
+/**
+ * A column for each device.
+ * @param {import("./state.js").DeviceState[]} devices @param {Set<number>} active @param {number | null} only
+ */
+export function showDevices(devices, active, only) {
+  find("devices").style.setProperty("--columns", String(only === null ? Math.min(devices.length, 4) : 1));
+  find("devices").replaceChildren(...devices.flatMap((device, number) =>
+    only === null || only === number ? [column(device, number, active.has(number))] : []));
+}
+
+/** @param {import("./state.js").DeviceState} state @param {number} device @param {boolean} isActive */
+function column(state, device, isActive) {
+  const all = [...state.held.values()];
+  const byPurpose = PURPOSES.map((purpose) => all.filter((tensor) => tensor.purpose === purpose));
+  const during = state.most > state.bytes ? ` · up to ${withCommas(state.most)}` : "";
+  return make("section", { class: `device${isActive ? " active" : ""}`, "aria-label": `device ${device}` },
+    make("h3", {}, `device ${device}`),
+    memory(state, device, byPurpose),
+    make("p", { class: "total" }, make("strong", {}, withCommas(state.bytes)), ` bytes${during}`),
+    ...byPurpose.flatMap((tensors, i) => tensors.length ? [purposeOf(PURPOSES[i], tensors, device)] : []));
+}
+
+/**
+ * The stacked bar.
+ * @param {import("./state.js").DeviceState} state @param {number} device @param {Held[][]} byPurpose
+ */
+function memory(state, device, byPurpose) {
+  const bar = draw("svg", { class: "memory", viewBox: "0 0 200 16", preserveAspectRatio: "none",
+    role: "img", "aria-label": `memory of device ${device}` });
+  bar.append(draw("rect", { class: "room", x: 0, y: 3, width: 200, height: 10 }));
+  let x = 0;
+  byPurpose.forEach((tensors, i) => {
+    const bytes = sum(tensors);
+    if (!bytes) return;
+    const width = (200 * bytes) / mostBytes;
+    bar.append(draw("rect", { class: PURPOSES[i], x, y: 3, width: Math.max(width - 0.6, 0.4), height: 10 },
+      draw("title", {}, `${PURPOSES[i]}: ${withCommas(bytes)} bytes`)));
+    x += width;
+  });
+  const more = (200 * (state.most - state.bytes)) / mostBytes;
+  if (more > 0) bar.append(draw("rect", { class: "during", x, y: 6, width: more, height: 4 }));
+  const most = (200 * (play.peaks[device]?.[0] ?? 0)) / mostBytes;
+  bar.append(draw("path", { class: "peak", d: `M${Math.min(most, 199.5)} 0v16` },
+    draw("title", {}, `most: ${withCommas(play.peaks[device]?.[0] ?? 0)} bytes`)));
+  return bar;
+}
+
+/** @param {Held[]} tensors */
+function sum(tensors) {
+  return tensors.reduce((bytes, tensor) => bytes + tensor.bytes, 0);
+}
+
+/**
+ * The tensors of a purpose.
+ * @param {string} purpose @param {Held[]} tensors @param {number} device
+ */
+function purposeOf(purpose, tensors, device) {
+  const others = tensors.filter(({ mark }) => !mark);
+  const isFolded = others.length > SHOWN;
+  const head = make("h4", {}, make("span", { class: `key ${purpose}` }), purpose,
+    make("span", {}, withCommas(sum(tensors))));
+  const rows = (isFolded ? tensors.filter(({ mark }) => mark) : tensors).map((tensor) => row(tensor, device));
+  return make("div", { class: "purpose" }, head, ...rows, ...(isFolded ? [folded(purpose, others, device)] : []));
+}
+
+/**
+ * Tensors that are shown when the reader asks.
+ * @param {string} purpose @param {Held[]} tensors @param {number} device
+ */
+function folded(purpose, tensors, device) {
+  const details = make("details", { class: "folded", open: unfolded.has(purpose) },
+    make("summary", {}, `${tensors.length} untouched`));
+  const fill = () => details.append(...tensors.map((tensor) => row(tensor, device)));
+  if (details.open) fill();
+  details.addEventListener("toggle", () => {
+    if (details.open) unfolded.add(purpose); else unfolded.delete(purpose);
+    if (details.open && details.childElementCount === 1) fill();
+  });
+  return details;
+}
+
+/**
+ * One tensor, as a rectangle.
+ * @param {Held} tensor @param {number} device
+ */
+function row(tensor, device) {
+  const layout = tensor.layout === null ? null : record.layouts[tensor.layout];
+  const letters = layout ? lettersOf(layout).join(" ") : "";
+  const sizes = tensor.shape ? shapeOf(tensor.shape) : `${withCommas(tensor.bytes)} bytes`;
+  const isPart = layout && tensor.shape && shapeOf(layout.whole) !== shapeOf(tensor.shape);
+  const axes = layout ? layout.axes.map((axis, i) => `${lettersOf(layout)[i]} over ${axis}`) : [];
+  const title = [`${tensor.name || tensor.by} ${sizes}${isPart ? ` of ${shapeOf(layout.whole)}` : ""}`, ...axes,
+    `${withCommas(tensor.bytes)} bytes`].join("; ");
+  const name = tensor.name ? make("b", {}, tensor.name) : make("i", {}, tensor.by || "memory");
+  const told = make("small", {}, ...(letters ? [make("b", {}, letters)] : []), sizes,
+    make("span", { class: "mark" }, tensor.mark));
+  const inside = [slice(layout, device), make("span", { class: "name" }, name, told)];
+  const attributes = { class: `tensor ${tensor.mark}`, title };
+  return tensor.step === null ? make("div", attributes, ...inside) :
+    make("a", { ...attributes, href: `#step=${tensor.step}`, "data-step": tensor.step }, ...inside);
+}
+
+/**
+ * Where a device's part lies in the whole.
+ * @param {import("./record.js").Layout | null} layout @param {number} device
+ */
+function slice(layout, device) {
+  const drawing = draw("svg", { class: "slice", viewBox: "-1 -1 34 28", "aria-hidden": "true" });
+  if (!layout) {
+    drawing.append(draw("rect", { class: "unknown", x: 6, y: 5, width: 20, height: 16 }));
+    return drawing;
+  }
+  const whole = layout.whole.length > 1 ? layout.whole : [1, layout.whole[0] ?? 1];
+  const columns = whole[whole.length - 1];
+  const rows = whole.slice(0, -1).reduce((product, extent) => product * extent, 1);
+  const ratio = Math.min(3, Math.max(1 / 3, columns / Math.max(rows, 1)));
+  const width = Math.min(32, 26 * ratio);
+  const height = Math.max(5, Math.min(26, width / ratio));
+  const [left, top] = [(32 - width) / 2, (26 - height) / 2];
+  const letters = lettersOf(layout);
+  const isSame = letters.every((letter) => letter === "R");
+  const mine = layout.parts[device] ?? [];
+  drawing.append(draw("rect", { class: "whole", x: left, y: top, width, height }));
+  const ranges = mine.length > 1 || !mine.length ? mine : [/** @type {[number, number]} */ ([0, 1]), mine[0]];
+  if (ranges.length) {
+    const [y, high] = share(ranges.slice(0, -1), whole.slice(0, -1));
+    const [x, wide] = share(ranges.slice(-1), [columns]);
+    const place = { x: left + x * width, y: top + y * height, width: wide * width, height: high * height };
+    drawing.append(draw("rect", { class: isSame ? "same" : `of${device % 8}`, ...place }));
+    if (letters.includes("P")) drawing.append(draw("rect", { class: "addend", ...place }));
+  }
+  return drawing;
+}
+
+/** Where ranges of the leading dimensions lie, as (begin, size) in parts of the whole: the first cut one counts. */
+function share(/** @type {[number, number][]} */ ranges, /** @type {number[]} */ extents) {
+  const cut = ranges.findIndex(([begin, end], i) => end - begin < extents[i]);
+  if (cut < 0) return [0, 1];
+  return [ranges[cut][0] / extents[cut], (ranges[cut][1] - ranges[cut][0]) / extents[cut]];
+}

@@ -1,0 +1,97 @@
+// The record, the steps that were made of it, and their types. docs/record.md says what the record has.
+import { find } from "./drawing.js";
+
+/** @typedef {{shape?: number[], layout?: number, transposed?: boolean}} Operand */
+/**
+ * @typedef {{is: string, line?: number, function?: string, purpose?: string, bytes?: number, group?: number,
+ *   peer?: number, from?: Operand | Operand[], to?: Operand}} What
+ */
+/** @typedef {{phase?: string, micro_batch?: number, stage?: number, block?: string}} Context */
+/**
+ * @typedef {{axes: string[], letters: string[] | string, whole: number[],
+ *   parts: Record<string, [number, number][]>}} Layout
+ */
+/**
+ * @typedef {{tensor: number, purpose: string, bytes: number, shape?: number[], layout?: number,
+ *   line?: number}} HeldAtFirst
+ */
+/** @typedef {{name: string, held: HeldAtFirst[], names: Record<string, string>, events: any[][]}} Section */
+/**
+ * @typedef {{job: Record<string, any>, files: string[], lines: [number, number][],
+ *   groups: {name: string, members: number[]}[], layouts: Layout[], contexts: Context[],
+ *   sends: [number, number, number][][], what: What[], devices: {device: number, sections: Section[]}[]}} RunRecord
+ */
+/**
+ * What a device does in a step: [device, first event, event behind the last, begin, end in the order].
+ * @typedef {number[]} Item
+ */
+/** @typedef {{kind: "compute" | "call" | "wait", section: number, context: number, items: Item[], group?: number,
+ *   call?: string, open?: boolean}} Step */
+/**
+ * A run of steps: [first step, words, sentence].
+ * @typedef {[number, string, string]} Group
+ */
+/**
+ * @typedef {{steps: Step[], words: string[], groups: Group[], peaks: Record<string, [number, number]>,
+ *   assigned: Record<string, string>, sources: Record<string, [number, string][]>}} Play
+ */
+/**
+ * An event with what its numbers stand for.
+ * @typedef {{what: What, context: Context, t: number | null, took: number, from: number[], to: number | null,
+ *   of: number | null, sends: [number, number, number][], isStarted: boolean}} PlayedEvent
+ */
+
+/** @type {RunRecord} */
+export const record = JSON.parse(find("record").textContent ?? "");
+/** @type {Play} */
+export const play = JSON.parse(find("play").textContent ?? "");
+export const numDevices = record.devices.length;
+
+/** @param {number} device @param {number} section @returns {Section} */
+export function sectionOf(device, section) {
+  return record.devices[device].sections[section];
+}
+
+/** @param {any[]} row @returns {PlayedEvent} */
+export function eventOf(row) {
+  const what = record.what[row[0]];
+  const event = { what, context: {}, t: null, took: 0, from: [], to: null, of: null, sends: [], isStarted: false };
+  if (["made", "freed", "moved"].includes(what.is)) return { ...event, from: [row[1]] };
+  const timed = { ...event, context: record.contexts[row[1]], t: row[2], took: Math.max(row[3] ?? 0, 0) };
+  if (what.is === "wait") return { ...timed, of: row[4] };
+  if (what.is === "operation") return { ...timed, from: row[4], to: row[5] };
+  const from = row[4] === null ? [] : [row[4]];
+  return { ...timed, from, to: row[5], sends: record.sends[row[7]], isStarted: row[3] === null };
+}
+
+/**
+ * The events of an item.
+ * @param {Step} step @param {Item} item @returns {PlayedEvent[]}
+ */
+export function eventsOf(step, [device, begin, end]) {
+  return sectionOf(device, step.section).events.slice(begin, end).map(eventOf);
+}
+
+/**
+ * Those that computed or called.
+ * @param {Step} step @param {Item} item
+ */
+export function doneIn(step, item) {
+  return eventsOf(step, item).filter((event) => event.t !== null);
+}
+
+/**
+ * Where a step belongs.
+ * @param {Step} step @returns {Context}
+ */
+export function contextOf(step) {
+  return record.contexts[step.context] ?? {};
+}
+
+/**
+ * The letters of a layout, one for each axis.
+ * @param {Layout} layout
+ */
+export function lettersOf(layout) {
+  return Array.isArray(layout.letters) ? layout.letters : [layout.letters];
+}

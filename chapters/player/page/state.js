@@ -1,0 +1,147 @@
+// What each device holds after a step.
+import { eventOf, numDevices, play, record, sectionOf } from "./record.js";
+
+/**
+ * A tensor of a device. `mark`: what the shown steps did with it; `step`: which one wrote it last.
+ * @typedef {{id: number, name: string, by: string, shape: number[] | null, layout: number | null, purpose: string,
+ *   bytes: number, step: number | null, mark: "" | "used" | "made" | "changed"}} Held
+ */
+/**
+ * `most`: the most bytes during the shown steps.
+ * @typedef {{held: Map<number, Held>, bytes: number, most: number}} DeviceState
+ */
+
+/** @typedef {import("./record.js").Section} Section */
+/** @typedef {import("./record.js").PlayedEvent} PlayedEvent */
+
+const EVERY = 32;  // so many steps are played anew at most, to go back
+/** @type {{after: number, section: number, devices: DeviceState[]}[]} */
+const snapshots = [];
+
+/** @returns {DeviceState[]} */
+function atFirst(/** @type {number} */ section) {
+  return record.devices.map((_, device) => {
+    /** @type {DeviceState} */
+    const state = { held: new Map(), bytes: 0, most: 0 };
+    for (const one of sectionOf(device, section)?.held ?? []) {
+      const { tensor: id, purpose, bytes, shape = null, layout = null } = one;
+      const name = nameOf(sectionOf(device, section), id) || nameAt(one.line);
+      state.held.set(id, { id, name, by: "", shape, layout, purpose, bytes, step: null, mark: "" });
+      state.bytes += bytes;
+    }
+    state.most = state.bytes;
+    return state;
+  });
+}
+
+/**
+ * The name that the source gives to a line's result.
+ * @param {number | undefined} line
+ */
+function nameAt(line) {
+  return line === undefined ? "" : play.assigned[line] ?? "";
+}
+
+/**
+ * The name of a parameter or of the gradient of one.
+ * @param {Section} section @param {number} id
+ */
+function nameOf(section, id) {
+  const name = section.names[id] ?? "";
+  const isParameter = section.held.some(({ tensor, purpose }) => tensor === id && purpose === "parameters");
+  return name && !isParameter ? `grad ${name}` : name;
+}
+
+/** @param {DeviceState[]} devices */
+function copyOf(devices) {
+  return devices.map(({ held, bytes, most }) =>
+    ({ held: new Map([...held].map(([id, tensor]) => [id, { ...tensor }])), bytes, most }));
+}
+
+/**
+ * The state of all devices after the step `to`, with marks of the steps since `from`.
+ * @param {number} from @param {number} to
+ */
+export function stateAfter(from, to) {
+  const start = snapshots[Math.min(Math.floor(from / EVERY), snapshots.length - 1)];
+  let section = start?.section ?? 0;
+  let devices = start ? copyOf(start.devices) : atFirst(0);
+  for (let at = start ? start.after : 0; at <= to; ++at) {
+    const step = play.steps[at];
+    if (at === snapshots.length * EVERY) snapshots.push({ after: at, section, devices: copyOf(devices) });
+    if (step.section !== section) devices = atFirst(section = step.section);
+    if (at <= from) forgetMarks(devices);
+    for (const [device, begin, end] of step.items) {
+      const of = sectionOf(device, section);
+      for (let number = begin; number < end; ++number) apply(devices[device], of, eventOf(of.events[number]), at);
+    }
+  }
+  return devices;
+}
+
+/** @param {DeviceState[]} devices */
+function forgetMarks(devices) {
+  for (const device of devices) {
+    device.most = device.bytes;
+    for (const tensor of device.held.values()) tensor.mark = "";
+  }
+}
+
+/** @param {DeviceState} device @param {Section} section @param {PlayedEvent} event @param {number} step */
+function apply(device, section, event, step) {
+  const { what } = event;
+  if (what.is === "made") {
+    const bytes = what.bytes ?? 0;
+    const id = event.from[0];
+    device.held.set(id, { id, name: nameOf(section, id) || nameAt(what.line), by: "", shape: null, layout: null,
+      purpose: what.purpose ?? "", bytes, step, mark: "made" });
+    device.bytes += bytes;
+    device.most = Math.max(device.most, device.bytes);
+    return;
+  }
+  const tensor = device.held.get(event.from[0]);
+  if (what.is === "freed") {
+    device.bytes -= tensor?.bytes ?? 0;
+    device.held.delete(event.from[0]);
+  } else if (what.is === "moved") {
+    if (tensor) tensor.purpose = what.purpose ?? "";
+  } else if (event.of !== null) {
+    write(device, section, eventOf(section.events[event.of]), step);
+  } else {
+    read(device, event);
+    if (!event.isStarted) write(device, section, event, step);
+  }
+}
+
+/** @param {DeviceState} device @param {import("./record.js").PlayedEvent} event */
+function read(device, { what, from }) {
+  const operands = Array.isArray(what.from) ? what.from : what.from ? [what.from] : [];
+  from.forEach((id, i) => {
+    const tensor = device.held.get(id);
+    if (!tensor) return;
+    tensor.mark ||= "used";
+    tensor.shape ??= operands[i]?.shape ?? null;
+    tensor.layout ??= operands[i]?.layout ?? null;
+  });
+}
+
+/** @param {DeviceState} device @param {Section} section @param {PlayedEvent} event @param {number} step */
+function write(device, section, { what, to }, step) {
+  const tensor = to === null ? undefined : device.held.get(to);
+  if (!tensor) return;
+  tensor.name = nameOf(section, tensor.id) || nameAt(what.line) || tensor.name;
+  tensor.by = what.function ?? "";
+  tensor.shape = what.to?.shape ?? tensor.shape;
+  tensor.layout = what.to?.layout ?? null;
+  tensor.step = step;
+  if (tensor.mark !== "made") tensor.mark = "changed";
+}
+
+/** The most bytes that any device ever has. */
+export const mostBytes = Math.max(1, ...Object.values(play.peaks).map(([bytes]) => bytes));
+
+/** The device that has most at once, with the step. */
+export const peak = Array.from({ length: numDevices }, (_, device) => device)
+  .filter((device) => play.peaks[device])
+  .map((device) => ({ device, bytes: play.peaks[device][0], step: play.peaks[device][1] }))
+  .reduce((most, one) => (one.bytes > most.bytes ? one : most), { device: 0, bytes: 0, step: 0 });

@@ -1,0 +1,128 @@
+"""A headless Chromium, driven through its DevTools protocol with Python's standard library."""
+import base64
+import json
+import os
+import shutil
+import socket
+import struct
+import subprocess
+import tempfile
+import time
+import urllib.request
+from pathlib import Path
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+
+class Browser:
+    """A page of a headless browser. `said` has its messages: of the console, and exceptions."""
+
+    def __init__(self, seconds=60):
+        self.folder = tempfile.TemporaryDirectory(prefix="chromium")
+        words = [CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+                 "--no-first-run", "--disable-ipc-flooding-protection", "--remote-debugging-port=0",
+                 f"--user-data-dir={self.folder.name}", "about:blank"]
+        self.process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                        stderr=subprocess.DEVNULL)
+        self.said, self.number, self.seconds = [], 0, seconds
+        port = self.wait_for(self.port)
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/json") as answer:
+            pages = json.load(answer)
+        url = next(page["webSocketDebuggerUrl"] for page in pages if page["type"] == "page")
+        self.socket = socket.create_connection(("127.0.0.1", int(port)), timeout=seconds)
+        self.stream = self.socket.makefile("rb")
+        key = base64.b64encode(os.urandom(16)).decode()
+        request = [f"GET {url[url.index('/devtools'):]} HTTP/1.1", "Host: 127.0.0.1", "Upgrade: websocket",
+                   "Connection: Upgrade", f"Sec-WebSocket-Key: {key}", "Sec-WebSocket-Version: 13", "", ""]
+        self.socket.sendall("\r\n".join(request).encode())
+        while self.stream.readline() not in (b"\r\n", b""):
+            pass
+        for domain in ("Page", "Runtime", "Log"):
+            self.call(f"{domain}.enable")
+
+    def port(self):
+        path = Path(self.folder.name, "DevToolsActivePort")
+        return path.read_text().split()[0] if path.exists() and path.stat().st_size else None
+
+    def wait_for(self, found):
+        deadline = time.monotonic() + self.seconds
+        while not (value := found()):
+            if time.monotonic() > deadline:
+                raise TimeoutError("the browser does not answer")
+            time.sleep(0.02)
+        return value
+
+    def send(self, text):
+        data, mask = text.encode(), os.urandom(4)
+        size = struct.pack("!B", 0x80 | len(data)) if len(data) < 126 else struct.pack("!BH", 0xFE, len(data)) \
+            if len(data) < 65536 else struct.pack("!BQ", 0xFF, len(data))
+        self.socket.sendall(b"\x81" + size + mask + bytes(byte ^ mask[i % 4] for i, byte in enumerate(data)))
+
+    def receive(self):
+        text = b""
+        while True:
+            first, size = self.stream.read(2)
+            size &= 0x7F
+            if size > 125:
+                size = int.from_bytes(self.stream.read(2 if size == 126 else 8), "big")
+            text += self.stream.read(size)
+            if first & 0x80:
+                return json.loads(text)
+
+    def call(self, method, **parameters):
+        """A method of the protocol. Returns its result."""
+        self.number += 1
+        self.send(json.dumps({"id": self.number, "method": method, "params": parameters}))
+        while (answer := self.receive()).get("id") != self.number:
+            self.note(answer)
+        if "error" in answer:
+            raise RuntimeError(f"{method}: {answer['error']['message']}")
+        return answer["result"]
+
+    def note(self, event):
+        if event.get("method") == "Runtime.consoleAPICalled":
+            words = (str(one.get("value", one.get("description"))) for one in event["params"]["args"])
+            self.said.append(" ".join(words))
+        elif event.get("method") == "Runtime.exceptionThrown":
+            thrown = event["params"]["exceptionDetails"].get("exception", {})
+            self.said.append(thrown.get("description", "exception"))
+        elif event.get("method") == "Log.entryAdded":
+            self.said.append(event["params"]["entry"]["text"])
+
+    def run(self, script):
+        """The value of a JavaScript expression."""
+        result = self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
+        if "exceptionDetails" in result:
+            raise RuntimeError(result["exceptionDetails"]["exception"]["description"])
+        return result["result"].get("value")
+
+    def open(self, address):
+        """Loads a page, and returns when it is there."""
+        self.call("Page.navigate", url="about:blank")
+        self.call("Page.navigate", url=address)
+        self.wait_for(lambda: self.run("document.readyState === 'complete' && location.href !== 'about:blank'"))
+
+    def press(self, key):
+        text = {"text": key} if len(key) == 1 else {}
+        for kind in ("keyDown", "keyUp"):
+            self.call("Input.dispatchKeyEvent", type=kind, key=key, **(text if kind == "keyDown" else {}))
+
+    def size(self, width, height):
+        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1,
+                  mobile=False)
+
+    def scheme(self, name):
+        """light or dark"""
+        self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": name}])
+
+    def picture(self, path, is_whole=False):
+        data = self.call("Page.captureScreenshot", captureBeyondViewport=is_whole)["data"]
+        with open(path, "wb") as file:
+            file.write(base64.b64decode(data))
+
+    def close(self):
+        self.stream.close()
+        self.socket.close()
+        self.process.terminate()
+        self.process.wait()
+        self.folder.cleanup()

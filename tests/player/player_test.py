@@ -1,0 +1,294 @@
+#!/usr/bin/python3
+"""player_test.py: plays small records in a headless Chromium, and compares what the page says with the record."""
+import copy
+import json
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+sys.dont_write_bytecode = True
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+from browser import CHROMIUM, Browser
+
+RECORDS = {name: (HERE / f"{name}.json").read_text("utf-8") for name in ("column_row", "one_f_one_b")}
+
+
+def events_of(record, device):
+    """(what, row) of all events of a device."""
+    return [(record["what"][row[0]], row) for section in record["devices"][device]["sections"]
+            for row in section["events"]]
+
+
+def sent_by(record, device):
+    """The bytes that a device sends."""
+    return sum(message[2] for what, row in events_of(record, device) if what["is"] == "call"
+               for message in record["sends"][row[7]])
+
+
+def bytes_after(record, device):
+    """The bytes that a device holds at the end, and the most at once."""
+    held = {one["tensor"]: one["bytes"] for one in record["devices"][device]["sections"][0]["held"]}
+    most = sum(held.values())
+    for what, row in events_of(record, device):
+        if what["is"] == "made":
+            held[row[1]] = what["bytes"]
+        elif what["is"] == "freed":
+            del held[row[1]]
+        most = max(most, sum(held.values()))
+    return sum(held.values()), most
+
+
+def numbers(text):
+    return [int(number.replace(",", "")) for number in re.findall(r"\d[\d,]*", text)]
+
+
+class Command(unittest.TestCase):
+    def play(self, *words):
+        done = subprocess.run([ROOT / "chapters/play", *words], capture_output=True, text=True)
+        return done.returncode, done.stdout + done.stderr
+
+    def refuses(self, text, expected):
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder, "record.json")
+            file.write_text(text, "utf-8")
+            code, said = self.play(file)
+            self.assertEqual((code, list(Path(folder).glob("*.html"))), (65, []), said)
+            self.assertRegex(said, expected)
+
+    def test_usage(self):
+        for words in ([], ["a", "b", "c"], ["--fast"], ["a.html", "a.html"]):
+            self.assertEqual(self.play(*words)[0], 64, words)
+        self.assertRegex(self.play("--help")[1], r"RECORD\.json FILE\.html")
+
+    def test_files_that_are_no_records(self):
+        self.assertEqual(self.play("/nowhere/record.json")[0], 65)
+        self.refuses("{", "expected JSON")
+        self.refuses("[]", "expected the fields")
+        self.refuses("{}", 'expected "format": "shardbook record"')
+        record = json.loads(RECORDS["column_row"])
+        self.refuses(json.dumps({**record, "version": 99}), "expected version 1, given 99")
+        self.refuses(json.dumps({**record, "what": []}), "expected the fields")
+
+    @unittest.skipUnless(shutil.which("tsc"), "no tsc")
+    def test_types(self):
+        files = sorted((ROOT / "chapters/player/page").glob("*.js"))
+        options = "--checkJs --allowJs --noEmit --strict --target es2022 --module es2022".split()
+        command = ["tsc", *options, "--lib", "es2022,dom,dom.iterable", *files]
+        done = subprocess.run(command, capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stdout)
+
+
+@unittest.skipUnless(CHROMIUM, "no Chromium")
+class Page(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.browser = Browser()
+        cls.addClassCleanup(cls.browser.close)
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+        self.browser.said.clear()
+        self.browser.size(1280, 900)
+
+    def tearDown(self):
+        self.assertEqual(self.browser.said, [], "the console")
+
+    def open(self, record, address=""):
+        """Makes a record's page, and opens it."""
+        file = self.folder / "record.json"
+        file.write_text(record if isinstance(record, str) else json.dumps(record), "utf-8")
+        done = subprocess.run([ROOT / "chapters/play", file], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.address = f"file://{file.with_suffix('.html')}"
+        self.browser.open(self.address + address)
+        self.browser.run("for (const id of ['play', 'record']) "
+                         "window[`of_${id}`] = JSON.parse(document.getElementById(id).textContent)")
+        return self.browser.run("of_play.steps.length")
+
+    def run_js(self, script):
+        return self.browser.run(script)
+
+    def text(self, selector):
+        return self.run_js(f"document.querySelector({json.dumps(selector)})?.textContent ?? ''")
+
+    def texts(self, selector):
+        return self.run_js(f"[...document.querySelectorAll({json.dumps(selector)})].map((one) => one.textContent)")
+
+    def go(self, address):
+        self.run_js(f"new Promise((done) => {{ addEventListener('hashchange', done, {{once: true}}); "
+                    f"if (location.hash === {json.dumps(address)}) done(); location.hash = {json.dumps(address)}; }})")
+
+    def has_address(self, address):
+        self.browser.wait_for(lambda: self.run_js("location.hash") == address)
+
+    def visit(self, record):
+        """Each step by its address: what the page says there."""
+        steps = self.open(record, "#step=0")
+        for step in range(steps):
+            if step:
+                self.go(f"#step={step}")
+            self.assertRegex(self.text("#where"), rf"^step {step} of {steps - 1}\b")
+            yield step
+
+    def test_numbers_are_the_records(self):
+        for text in RECORDS.values():
+            record, sent = json.loads(text), {}
+            devices = range(len(record["devices"]))
+            for step in self.visit(text):
+                self.assertEqual(self.text("#sentence"), self.text(f"#step{step}"))
+                row = json.loads(self.run_js(f"JSON.stringify(of_play.steps[{step}])"))
+                sums = dict.fromkeys(devices, 0)
+                for title in self.texts(".message:not(.old) title"):
+                    source, _, size, _ = numbers(title)
+                    sums[source] += size
+                of_device = self.texts(".total strong")
+                for device in devices:
+                    sent[device] = sent.get(device, 0) + sums[device]
+                if row["kind"] == "call" and any(sums.values()):
+                    self.assertIn(max(sums.values()), numbers(self.text("#sentence")))
+            ends = [bytes_after(record, device) for device in devices]
+            self.assertEqual([numbers(text)[0] for text in of_device], [end for end, _ in ends])
+            self.assertEqual(list(sent.values()), [sent_by(record, device) for device in devices])
+            self.assertEqual(numbers(self.text("#peak"))[0], max(most for _, most in ends))
+
+    def test_keys(self):
+        steps = self.open(RECORDS["column_row"])
+        where = lambda: numbers(self.text("#where"))[0]
+        for key, expected in (("ArrowRight", 1), ("ArrowRight", 2), ("ArrowLeft", 1), ("End", steps - 1),
+                              ("ArrowRight", steps - 1), ("Home", 0), ("ArrowLeft", 0)):
+            self.browser.press(key)
+            self.assertEqual(where(), expected, key)
+            self.has_address(f"#step={expected}")
+        begins = self.run_js("of_play.groups.map(([begin]) => begin)")
+        self.browser.press("ArrowDown")
+        self.assertEqual(where(), begins[1])
+        self.browser.press("ArrowUp")
+        self.browser.press("?")
+        self.assertTrue(self.run_js("document.querySelector('dialog').open"))
+        self.browser.press("?")
+        self.assertFalse(self.run_js("document.querySelector('dialog').open"))
+        self.browser.press("p")
+        most = self.run_js("of_play.peaks[0]")
+        self.assertEqual(where(), most[1])
+        self.assertIn(most[0], numbers(self.text(".total")))
+        self.browser.press("Home")
+        self.browser.press(" ")
+        self.browser.wait_for(lambda: where() == 1)
+        self.browser.press(" ")
+        self.assertIn("play", self.text("#play-button"))
+
+    def test_folded(self):
+        self.open(RECORDS["one_f_one_b"])
+        self.assertRegex(self.text("#where"), r"^steps 0–")
+        self.browser.press("ArrowRight")
+        groups = self.run_js("of_play.groups")
+        self.assertEqual(numbers(self.text("#where"))[:2], [groups[1][0], groups[2][0] - 1])
+        self.assertEqual(self.text("#sentence"), groups[1][2])
+        self.browser.press("f")
+        self.assertRegex(self.text("#where"), rf"^step {groups[1][0]} of")
+
+    def test_links(self):
+        """A step of the backward pass leads to the one that made what it uses."""
+        self.open(RECORDS["column_row"])
+        links = self.run_js("[...document.querySelectorAll('#all li a')].map(a => [a.closest('li').id, a.hash])")
+        self.assertTrue(links)
+        for step, to in links:
+            self.assertLess(numbers(to)[0], numbers(step)[0])
+            phases = [self.run_js(f"of_record.contexts[of_play.steps[{numbers(at)[0]}].context].phase")
+                      for at in (step, to)]
+            self.assertEqual(phases, ["backward", "forward"])
+        step, to = links[-1]
+        self.go(f"#step={numbers(step)[0]}")
+        self.run_js("document.querySelector('#sentence a').click()")
+        self.has_address(to)
+
+    def test_lines_lead_to_their_next_call(self):
+        steps, record = self.open(RECORDS["one_f_one_b"], "#step=2"), json.loads(RECORDS["one_f_one_b"])
+        play = self.run_js("of_play")
+        def lines(step):
+            for device, begin, end, *_ in play["steps"][step]["items"]:
+                for what, row in events_of(record, device)[begin:end]:
+                    if what["is"] in ("operation", "call") and "line" in what:
+                        yield what["line"]
+        line = list(lines(2))[-1]
+        self.assertIn(f"line {record['lines'][line][1]}", self.text("#source h3"))
+        self.run_js("document.querySelector('#source .current a').click()")
+        self.assertEqual(numbers(self.text("#where"))[0], next(at for at in range(3, steps) if line in lines(at)))
+
+    def test_filters(self):
+        self.open(RECORDS["column_row"], "#step=0&call=all_reduce&device=1")
+        self.assertEqual(self.run_js("document.querySelectorAll('.device').length"), 1)
+        self.browser.press("ArrowRight")
+        self.assertRegex(self.text("#sentence"), "reduce")
+        self.has_address(f"#step={numbers(self.text('#where'))[0]}&device=1&call=all_reduce")
+
+    def test_every_width(self):
+        for text in RECORDS.values():
+            self.open(text, "#step=1")
+            for width in (1280, 800, 400):
+                self.browser.size(width, 800)
+                for scheme in ("light", "dark"):
+                    self.browser.scheme(scheme)
+                    self.assertLessEqual(self.run_js("document.documentElement.scrollWidth - innerWidth"), 0, width)
+                    self.assertTrue(self.run_js("document.querySelectorAll('.tensor .slice').length"))
+
+    def test_a_failed_run(self):
+        record = json.loads(RECORDS["column_row"])
+        for device in record["devices"]:
+            events = device["sections"][0]["events"]
+            call = next(number for number, row in enumerate(events) if record["what"][row[0]]["is"] == "call")
+            del events[call + (device["device"] != 1):]
+        record["end"] = {"code": 82, "report": "deadlock: device 0 waits <for> device 1"}
+        steps = self.open(record, "#step=0")
+        shown = "getComputedStyle(document.querySelector('#report')).display"
+        self.assertEqual(self.run_js(shown), "none")
+        self.browser.press("End")
+        self.assertEqual(self.run_js(shown), "block")
+        self.assertIn(record["end"]["report"], self.text("#report"))
+        self.assertRegex(self.text(f"#step{steps - 1}"),
+                         "^Devices 0, 2 and 3 call all_reduce of out .*, which the others of its group do not")
+
+    def test_a_long_run(self):
+        """The first 1,000 steps, and a line that says so."""
+        record = json.loads(RECORDS["column_row"])
+        for device in record["devices"]:
+            section = device["sections"][0]
+            calls = [row for row in section["events"] if record["what"][row[0]]["is"] == "call"]
+            section["events"] += calls[:1] * 1200
+        self.assertEqual(self.open(record), 1000)
+        self.assertIn("first 1,000 steps", self.text("main"))
+        self.assertEqual(self.run_js("document.querySelector('#fold').ariaPressed"), "true")
+
+    def test_without_a_script(self):
+        steps = self.open(RECORDS["column_row"])
+        self.browser.call("Emulation.setScriptExecutionDisabled", value=True)
+        self.addCleanup(self.browser.call, "Emulation.setScriptExecutionDisabled", value=False)
+        self.browser.open(self.address)
+        self.assertEqual(self.run_js("document.querySelectorAll('#all li').length"), steps)
+        self.assertTrue(self.run_js("document.querySelector('#all li').checkVisibility()"))
+        self.assertEqual(self.run_js("getComputedStyle(document.querySelector('#player')).display"), "none")
+
+    def test_speed_and_size(self):
+        """A step takes less than 16 ms of script, and a pipeline's page has at most 300 kB."""
+        steps = self.open(RECORDS["one_f_one_b"], "#step=0")
+        self.assertLessEqual((self.folder / "record.html").stat().st_size, 300_000)
+        times = self.run_js(f"""Array.from({{length: {steps}}}, () => {{
+          const begin = performance.now();
+          document.dispatchEvent(new KeyboardEvent("keydown", {{key: "ArrowRight", bubbles: true}}));
+          return performance.now() - begin;
+        }})""")
+        each = statistics.median(times)
+        print(f"{each:.1f} ms a step", file=sys.stderr)
+        self.assertLess(each, 16)
+
+
+if __name__ == "__main__":
+    unittest.main()
