@@ -10,7 +10,7 @@ import { showSource } from "./source.js";
 /** @typedef {"device" | "axis" | "call" | "block"} Filter */
 /** `step`: the one that is shown, the last of its group if `isFolded`. */
 const view = {
-  step: 0, isFolded: false, byClock: false,
+  step: 0, isFolded: false, byClock: false, width: 0,
   /** @type {Record<Filter, string>} */
   filters: { device: "", axis: "", call: "", block: "" },
 };
@@ -48,6 +48,12 @@ function extentOf(group) {
   return [play.groups[group][0], (play.groups[group + 1]?.[0] ?? last + 1) - 1];
 }
 
+/**
+ * The sentences of the shown steps.
+ * @type {HTMLElement[]}
+ */
+let listed = [];
+
 function show() {
   const group = groupOf(view.step);
   const [from, to] = view.isFolded ? extentOf(group) : [view.step, view.step];
@@ -58,7 +64,7 @@ function show() {
   find("where").textContent = [steps, words].filter(Boolean).join(" · ");
   if (from === to) find("sentence").innerHTML = find(`step${from}`).innerHTML;
   else find("sentence").textContent = play.groups[group][2];
-  showMessages(from, to, active);
+  showMessages(from, to, active, view.width);
   showDevices(stateAfter(from, to), active, device);
   showSource(from, to, device);
   markTimeline(from, to);
@@ -67,8 +73,9 @@ function show() {
   slider.setAttribute("aria-valuetext", find("where").textContent ?? "");
   find("fold").setAttribute("aria-pressed", String(view.isFolded));
   document.getElementById("report")?.classList.toggle("reached", to === last);
-  for (const item of document.querySelectorAll("#all li.now")) item.classList.remove("now");
-  for (let at = from; at <= to; ++at) find(`step${at}`).classList.add("now");
+  for (const item of listed) item.classList.remove("now");
+  listed = play.steps.slice(from, to + 1).map((_, i) => find(`step${from + i}`));
+  for (const item of listed) item.classList.add("now");
   writeAddress();
 }
 
@@ -225,10 +232,16 @@ function choices(name) {
     ...values.map((value) => make("option", { value }, value)));
   select.addEventListener("change", () => {
     view.filters[name] = select.value;
-    drawTimeline(view.byClock, matches);
-    show();
+    redraw();
   });
   return [make("label", {}, name, select)];
+}
+
+/** Draws all, in the room that there is. */
+function redraw() {
+  drawTimeline(view.byClock, matches);
+  view.width = Math.max(find("messages").clientWidth, 200);
+  show();
 }
 
 function start() {
@@ -238,7 +251,6 @@ function start() {
   find("slider").setAttribute("max", String(last));
   find("peak").textContent = `peak: ${withCommas(peak.bytes)} bytes` +
     (numDevices > 1 ? ` on device ${peak.device}` : "");
-  const redraw = () => { drawTimeline(view.byClock, matches); show(); };
   /** @type {[string, string, (event: Event) => void][]} */
   const listeners = [
     ["back", "click", () => { pause(); move(-1); }], ["next", "click", () => { pause(); move(1); }],

@@ -4,10 +4,11 @@ import { doneIn, numDevices, play } from "./record.js";
 
 const HEIGHT = 108, BASE = 70;
 
-/** @param {number} from @param {number} to @param {Set<number>} active */
-export function showMessages(from, to, active) {
-  const place = find("messages");
-  const width = Math.max(place.clientWidth, 200);
+/**
+ * `width`: of their place, which is measured only when it changes.
+ * @param {number} from @param {number} to @param {Set<number>} active @param {number} width
+ */
+export function showMessages(from, to, active, width) {
   const x = (/** @type {number} */ device) => ((device + 0.5) * width) / numDevices;
   const { sent, received } = messagesIn(from, to);
   const drawing = draw("svg", { width, height: HEIGHT, viewBox: `0 0 ${width} ${HEIGHT}`, role: "img",
@@ -18,7 +19,7 @@ export function showMessages(from, to, active) {
   for (const message of received) drawing.append(...arrow(message, x, false, true));
   const space = width / numDevices;
   for (let device = 0; device < numDevices; ++device) drawing.append(...node(device, x(device), space, active, sent));
-  place.replaceChildren(drawing);
+  find("messages").replaceChildren(drawing);
 }
 
 /** @typedef {{from: number, to: number, messages: number, bytes: number}} Message */

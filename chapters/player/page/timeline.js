@@ -13,8 +13,11 @@ const HIGH = { forward: 2, backward: 7 };
 
 /** @typedef {{step: number, device: number, begin: number, end: number}} Bar */
 
-/** @type {{byClock: boolean, bars: Bar[], scale: number, first: number}} */
-let drawn = { byClock: false, bars: [], scale: 1, first: 0 };
+/**
+ * What is drawn; `room`: the width that is seen, if one can scroll.
+ * @type {{bars: Bar[], scale: number, first: number, room: number}}
+ */
+let drawn = { bars: [], scale: 1, first: 0, room: 0 };
 
 /**
  * Where a step's items lie: in the order, or by the clock.
@@ -50,7 +53,7 @@ export function drawTimeline(byClock, matches) {
   const width = Math.max(place.clientWidth, 240, byClock ? 0 : LEFT + 3 * (last - first));
   const scale = (width - LEFT - 8) / Math.max(last - first, 1e-9);
   const height = ROW * numDevices + 2;
-  drawn = { byClock, bars, scale, first };
+  drawn = { bars, scale, first, room: width > place.clientWidth ? place.clientWidth : 0 };
   const drawing = draw("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img",
     "aria-label": "what each device does, from left to right" });
   for (let device = 0; device < numDevices; ++device)
@@ -121,9 +124,7 @@ export function markTimeline(from, to) {
   const places = marked.map((bar) => ({ ...extentOf(bar), device: bar.device }));
   find("marked").replaceChildren(...places.map(({ x, width, device }) =>
     draw("rect", { class: "now", x: x - 1, y: ROW * device + 1, width: width + 2, height: ROW - 2, rx: 2 })));
-  const place = find("timeline");
-  const left = Math.min(...places.map(({ x }) => x));
-  if (place.scrollWidth > place.clientWidth) place.scrollLeft = left - place.clientWidth / 2;
+  if (drawn.room) find("timeline").scrollLeft = Math.min(...places.map(({ x }) => x)) - drawn.room / 2;
 }
 
 /** What the bars are. */
