@@ -62,7 +62,8 @@ class Page:
             parts.append(f'<div id="report"><strong>The run failed with exit code {code}.</strong>'
                          f"<pre>{html.escape(report)}</pre></div>")
         if self.has_more:
-            parts.append(f"<p>These are the first {number(MOST)} steps of the run.</p>")
+            parts.append(f'<p id="more" class="soft">'
+                         f"These are the first {number(MOST)} steps of the run.</p>")
         return "".join(parts)
 
     def list(self):

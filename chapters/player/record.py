@@ -50,7 +50,7 @@ class Section:
 
     def __init__(self, record, section):
         self.name, self.held = section["name"], section["held"]
-        self.names = {int(tensor): name for tensor, name in section["names"].items()}
+        self.names = {int(tensor): name for tensor, name in section["names"].items() if tensor != "-1"}
         self.events = [Event(record, row) for row in section["events"]]
 
 

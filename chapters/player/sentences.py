@@ -32,6 +32,12 @@ def devices(which):
     return f"Devices {listed(map(str, which))}"
 
 
+def of_devices(which):
+    """device 2; devices 1, 2 and 0, in this order"""
+    which = list(dict.fromkeys(which))
+    return f"device{'s' if len(which) > 1 else ''} {listed(map(str, which))}"
+
+
 def shape(sizes):
     return f"({', '.join(map(number, sizes))}{',' if len(sizes) == 1 else ''})"
 
@@ -44,11 +50,11 @@ def link(at):
     return f'<a href="#step={at}">step {at}</a>'
 
 
-def made_by(name, function):
+def made_by(name, function, it):
     """What a step has made, as a later one speaks of it."""
     if name:
         return f"{code(name)} of"
-    return "what it received in" if function in RECEIVES else f"the result of {code(function)} in"
+    return f"what {it} received in" if function in RECEIVES else f"the result of {code(function)} in"
 
 
 class Sentences:
@@ -62,8 +68,9 @@ class Sentences:
     def of(self, at):
         step = self.steps[at]
         text = {"compute": self.computes, "wait": self.waits, "call": self.calls}[step.kind](step)
-        uses = [f"{made_by(*what)} {link(made)}" for what, made in step.uses.items()]
-        return text + (f" {'It uses' if len(step.items) == 1 else 'They use'} {listed(uses)}." if uses else "")
+        it = "it" if step.is_of_one else "they"
+        uses = [f"{made_by(*what, it)} {link(made)}" for what, made in step.uses.items()]
+        return text + (f" {it.capitalize()} use{'s' if step.is_of_one else ''} {listed(uses)}." if uses else "")
 
     def of_group(self, begin, end):
         """All steps from `begin` to before `end`."""
@@ -102,8 +109,9 @@ class Sentences:
                 results[event.to] = event
         told = list(dict.fromkeys(self.result(item, event) for event in results.values()))
         if len(told) > 3:
-            told = [*told[:2], f"{len(told) - 2} more"]
-        how = listed(f"{f'{count} × ' if count > 1 else ''}{code(name)}" for name, count in operations.items())
+            told = [f"{len(results)} tensors, the last one {told[-1].removeprefix('a tensor ')},"]
+        how = [f"{f'{count} × ' if count > 1 else ''}{code(name)}" for name, count in operations.items()]
+        how = listed(how if len(how) < 5 else [*how[:3], f"{len(how) - 3} more"])
         verb = "update" if step.context.get("phase") == "optimizer" and told else "compute"
         does = f"{verb}{'s' if len(step.items) == 1 else ''}"
         what = f"{listed(told)} with " if told else ""
@@ -117,14 +125,15 @@ class Sentences:
     def awaited(self, step, behind=""):
         """What a step waits for, or receives: "receives out (8, 64) from device 0"."""
         item, received, told = step.items[0], [], []
-        for event in item.waits:
+        for number, event in enumerate(item.waits):
             at = self.step_of.get(id(event))
             if event.function in RECEIVES:
+                peers = [one.waits[number].what.get("peer") for one in step.items]
                 what = self.name(item, event, event.to, event.what.get("to"))
-                received.append(f"{what} from device {event.what.get('peer')}")
+                received.append(f"{what} from {of_devices(peers)}")
             elif event.function not in SENDS:
                 told.append(f"the {code(event.function)}{f' of {link(at)}' if at is not None else ''}")
-        s = "s" if len(step.items) == 1 else ""
+        s = "s" if step.is_of_one else ""
         parts = [f"receive{s} {listed(dict.fromkeys(received))}"] if received else []
         parts += [f"wait{s} for {listed(dict.fromkeys(told))}"] if told else []
         return f"{' and '.join(parts)}{behind}" if parts else ""
@@ -155,9 +164,11 @@ class Sentences:
     def traffic(self, step):
         """How much the members send: ": each sends 4,096 bytes in 2 messages"."""
         sums = [(sum(row[2] for row in item.last.sends), sum(row[1] for row in item.last.sends))
-                for item in step.items]
+                for item in step.items if item.last.function not in RECEIVES]
         if not any(count for _, count in sums):
             return ""
+        if len(sums) == 1:
+            return f": {counted(sums[0][0], 'byte')} in {counted(sums[0][1], 'message')}"
         if len(set(sums)) == 1:
             return f": each sends {counted(sums[0][0], 'byte')} in {counted(sums[0][1], 'message')}"
         all_bytes = [size for size, _ in sums]
@@ -165,12 +176,13 @@ class Sentences:
                 f"{number(sum(all_bytes))} in all")
 
     def message(self, step):
+        """What is sent. A receive has what it receives from a step before."""
         event, item = step.first, step.items[0]
-        peer = event.what.get("peer")
-        what = self.name_before(item, event) if event.function in SENDS and event.tensors else \
-            self.name(item, event, event.to, event.what.get("to")) if event.to is not None else "a message"
+        s, waits = "s" if step.is_of_one else "", self.awaited(step, ", and ")
+        peers = of_devices(one.last.what.get("peer") for one in step.items if one.last.function == event.function)
         if event.function in RECEIVES:
-            return f"Device {item.device} {self.awaited(step, ', and ')}receives {what} from device {peer}."
-        size, count = sum(row[2] for row in event.sends), sum(row[1] for row in event.sends)
-        return (f"Device {item.device} {self.awaited(step, ', and ')}sends {what} to device {peer}: "
-                f"{counted(size, 'byte')} in {counted(count, 'message')}.")
+            what = self.name(item, event, event.to, event.what.get("to"))
+            return f"{devices(step.devices)} {waits}receive{s} {what} from {peers}."
+        what = self.name_before(item, event) if event.tensors else "a message"
+        who = [one.device for one in step.items if one.last.function in SENDS]
+        return f"{devices(who)} {waits}send{s} {what} to {peers}{self.traffic(step)}."

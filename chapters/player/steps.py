@@ -68,6 +68,11 @@ class Step:
         return self.items[0].context
 
     @property
+    def is_of_one(self):
+        """Whether one device does it. One that receives in the step of a send does not count."""
+        return len({item.last.function in RECEIVES for item in self.items}) == len(self.items)
+
+    @property
     def devices(self):
         return [item.device for item in self.items]
 
@@ -168,8 +173,11 @@ class Order:
         heads = self.heads("call")
         for head in heads:
             is_message = head.last.function in SENDS + RECEIVES
-            if is_message and (head.key in self.sent or head.last.function == "post_send"):
+            if is_message and head.key in self.sent:
                 yield [head]
+                continue
+            if head.last.function in ("post_send", "send_async"):
+                yield [item for item in heads if item.signature == head.signature]
                 continue
             same = [item for item in heads if item.key == head.key]
             devices = set(head.key[1:3]) if is_message else set(self.record.group(head.last)[0])

@@ -24,11 +24,11 @@ export function showDevices(devices, active, only) {
 function column(state, device, isActive) {
   const all = [...state.held.values()];
   const byPurpose = PURPOSES.map((purpose) => all.filter((tensor) => tensor.purpose === purpose));
-  const during = state.most > state.bytes ? ` · up to ${withCommas(state.most)}` : "";
+  const during = state.most > state.bytes ? ` · up to ${withCommas(state.most)}` : " bytes";
   return make("section", { class: `device${isActive ? " active" : ""}`, "aria-label": `device ${device}` },
     make("h3", {}, `device ${device}`),
     memory(state, device, byPurpose),
-    make("p", { class: "total" }, make("strong", {}, withCommas(state.bytes)), ` bytes${during}`),
+    make("p", { class: "total" }, make("strong", {}, withCommas(state.bytes)), during),
     ...byPurpose.flatMap((tensors, i) => tensors.length ? [purposeOf(PURPOSES[i], tensors, device)] : []));
 }
 
@@ -103,10 +103,10 @@ function row(tensor, device) {
   const axes = layout ? layout.axes.map((axis, i) => `${lettersOf(layout)[i]} over ${axis}`) : [];
   const title = [`${tensor.name || tensor.by} ${sizes}${isPart ? ` of ${shapeOf(layout.whole)}` : ""}`, ...axes,
     `${withCommas(tensor.bytes)} bytes`].join("; ");
-  const name = tensor.name ? make("b", {}, tensor.name) : make("i", {}, tensor.by || "memory");
-  const told = make("small", {}, ...(letters ? [make("b", {}, letters)] : []), sizes,
-    make("span", { class: "mark" }, tensor.mark));
-  const inside = [slice(layout, device), make("span", { class: "name" }, name, told)];
+  const name = tensor.name ? make("b", {}, tensor.name) : make("i", {}, /receive/.test(tensor.by) ? "received" : tensor.by || "memory");
+  const told = make("small", {}, ...(letters ? [make("b", {}, letters), " "] : []), sizes);
+  const head = make("span", { class: "head" }, name, make("span", { class: "mark" }, tensor.mark));
+  const inside = [slice(layout, device), make("span", { class: "name" }, head, told)];
   const attributes = { class: `tensor ${tensor.mark}`, title };
   return tensor.step === null ? make("div", attributes, ...inside) :
     make("a", { ...attributes, href: `#step=${tensor.step}`, "data-step": tensor.step }, ...inside);

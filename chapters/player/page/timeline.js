@@ -2,7 +2,7 @@
 import { draw, find, make } from "./drawing.js";
 import { contextOf, doneIn, numDevices, play } from "./record.js";
 
-const ROW = numDevices > 8 ? 16 : numDevices > 4 ? 20 : 24, LEFT = 58;
+const ROW = numDevices > 8 ? 16 : numDevices > 4 ? 20 : 24, LEFT = 64;
 const NAMES = /** @type {Record<string, string>} */ ({
   forward: "F", loss: "L", backward: "B", optimizer: "O" });
 /**
@@ -99,7 +99,8 @@ function labels(bars) {
     if (words && block && hasRoom(`${words} ${block}`, width)) words += ` ${block}`;
     const run = last.get(bar.device);
     if (run && run.words === words && x - run.end < 2) {
-      run.end = x + width;
+      if (!hasRoom(words, run.end - run.x) && hasRoom(words, width)) run.x = x;
+      if (!hasRoom(words, run.end - run.x)) run.end = x + width;
       continue;
     }
     last.set(bar.device, { words, device: bar.device, x, end: x + width, phase });
