@@ -26,6 +26,8 @@ os.environ.pop("MPIRUN", None)  # as a user has it: tests play launchers by thei
 
 
 class Scripts(unittest.TestCase):
+    train = ("chapters/run", "03", "-n", "2", "--steps", "2")
+
     def setUp(self):
         scratch = tempfile.TemporaryDirectory(prefix="a folder ")
         self.addCleanup(scratch.cleanup)
@@ -213,9 +215,7 @@ class Building(Scripts):
 
 
 class Launching(Scripts):
-    """The launcher between a script and its devices."""
-    train = ("chapters/run", "03", "-n", "2", "--steps", "2")
-
+    """The launcher between a script and its devices: what they are given."""
     def host_file(self, text, name="a host file"):
         (self.scratch / name).write_text(text)
         return "--host-file", self.scratch / name
@@ -373,6 +373,9 @@ class Launching(Scripts):
                 self.assertEqual(job[:2], (code, ""))
                 self.assertRegex(job[2], f"^{re.escape(rest) if code == 7 else ''}{more}$")
 
+
+class Limits(Scripts):
+    """What this machine lets a launcher and its devices have."""
     def test_what_the_launcher_cannot_do(self):
         """One line has the launcher's first words, or says that it gave no reason."""
         starts = "mpirun: expected devices to start, given: "
@@ -425,6 +428,20 @@ class Launching(Scripts):
         self.assertRegex(job.stderr, r"^error: device \d was lost: it was killed by SIG(KILL|XCPU) .*"
                                      r" \(set here: a limit of processor time of 1 s \(ulimit -t\)\)\n")
 
+    def test_a_limit_of_address_space(self):
+        program = build / "emu/03_tensor_parallel"
+        for command in ([self.project / "chapters/on_devices", "2", program], [program]):
+            self.refused_with_limit(300000, "limit of address space: expected 512 MiB or more", *command)
+            room = "sizes that need at most 977 MiB on a device"
+            self.refused_with_limit(1000000, f"{room}.* need 4.0 GiB", *command, "--hidden-dim", "4194304")
+            self.refused_with_limit(1000000, f"{room}.* need [0-9]", *command, "--batch", "8388608")
+
+    def refused_with_limit(self, kibibytes, text, *command):
+        limited = ["bash", "-c", f'ulimit -v {kibibytes}; exec "$@"', "bash", *command]
+        job = subprocess.run(limited, capture_output=True, text=True, timeout=60)
+        self.assertEqual((job.returncode, job.stdout), (69, ""), job.stderr)
+        self.assertRegex(job.stderr, rf"^error: [^\n]*{text}[^\n]*\n$")
+
     def test_a_soft_limit_of_open_files(self):
         """The script raises the limit to what the launcher needs, which would otherwise wait for ever."""
         command = [self.project / "chapters/on_devices", "16", build / "emu/03_tensor_parallel", "train", "--steps",
@@ -433,6 +450,9 @@ class Launching(Scripts):
                              text=True, timeout=110)
         self.assertEqual((job.returncode, job.stderr), (0, ""))
 
+
+class Launchers(Scripts):
+    """Launchers that do strange things, and what is said of their ends."""
     def test_what_a_terminal_would_obey(self):
         self.refused(64, r"given \\x1b\[31m jürgen \\u202e", "chapters/run", "\x1b[31m jürgen \u202e")
         self.play("mpirun", r"""[ "$1" = --version ] || { printf 'no \033[2J room\n' >&2; exit 1; }""")
@@ -506,20 +526,6 @@ class Launching(Scripts):
         for words in (self.train, ("chapters/on_devices", "2", build / "emu/03_tensor_parallel")):
             self.refused(69, "mpirun: expected a program, given none; .*openmpi-bin", *words,
                          PATH=str(self.scratch / "tools"))
-
-    def test_a_limit_of_address_space(self):
-        program = build / "emu/03_tensor_parallel"
-        for command in ([self.project / "chapters/on_devices", "2", program], [program]):
-            self.refused_with_limit(300000, "limit of address space: expected 512 MiB or more", *command)
-            room = "sizes that need at most 977 MiB on a device"
-            self.refused_with_limit(1000000, f"{room}.* need 4.0 GiB", *command, "--hidden-dim", "4194304")
-            self.refused_with_limit(1000000, f"{room}.* need [0-9]", *command, "--batch", "8388608")
-
-    def refused_with_limit(self, kibibytes, text, *command):
-        limited = ["bash", "-c", f'ulimit -v {kibibytes}; exec "$@"', "bash", *command]
-        job = subprocess.run(limited, capture_output=True, text=True, timeout=60)
-        self.assertEqual((job.returncode, job.stdout), (69, ""), job.stderr)
-        self.assertRegex(job.stderr, rf"^error: [^\n]*{text}[^\n]*\n$")
 
     def test_a_diagnosis(self):
         """The diagnosis has the error, each device's last call, and what differs. A good run has none."""
