@@ -4,8 +4,9 @@ if sys.version_info < (3, 11):
     print(f"error: Python: expected 3.11 or newer, given {sys.version.split()[0]}, {sys.executable}", file=sys.stderr)
     sys.exit(69)
 signal.signal(signal.SIGINT, signal.SIG_DFL)  # until `main` begins: Ctrl-C ends a script without a traceback
-import contextlib, fcntl, os, re, resource, shutil, subprocess, threading, time
+import contextlib, fcntl, os, re, resource, shutil, subprocess, textwrap, threading, time
 from pathlib import Path
+import compiler
 
 root = Path(__file__).resolve().parent.parent
 packages = ("g++ cmake ninja-build openmpi-bin libopenmpi-dev libopenblas-dev libxtensor-dev libcli11-dev "
@@ -15,8 +16,17 @@ recommended = ["libdnnl-dev"]  # with it products are faster, and without it all
 def say(text):
     """Says it on standard error. What a terminal would obey or turn around (ESC, say) is escaped."""
     text = "".join(c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in text)
+    is_behind_progress = sys.stdout.isatty() and sys.stderr.isatty()  # a line without an end, which is erased
+    if sys.stderr.isatty():
+        text = "\n".join(map(for_terminal, text.split("\n")))
     with contextlib.suppress(OSError):  # nobody reads it
-        print(text, file=sys.stderr, flush=True)
+        print("\r\033[K" * is_behind_progress + text, file=sys.stderr, flush=True)
+
+def for_terminal(line):
+    """A line in several where it is longer than the terminal's; no word is divided."""
+    indent = " " * (len(line) - len(line.lstrip()))
+    return textwrap.fill(line, shutil.get_terminal_size().columns, subsequent_indent=indent + "  ",
+                         break_long_words=False, break_on_hyphens=False, replace_whitespace=False) or line
 
 def fail(code, message):
     say(f"error: {message}")
@@ -26,7 +36,9 @@ def take_options(words, expected):
     """Splits words into the values of these options, {name: value}, and the rest."""
     values, rest, words = {}, [], iter(words)
     for word in words:
-        if word not in expected:
+        if (near := f"-{word.lstrip('-')[:1]}") in expected and re.fullmatch("-n[0-9]+|--n", word):
+            fail(64, f"{word}: expected {near} and a number behind it, as in {near} 4")
+        elif word not in expected:
             rest.append(word)
         elif (value := next(words, None)) is not None:
             values[word] = value
@@ -295,4 +307,8 @@ def run_ninja(folder, targets, explain):
         first = re.search(r"^FAILED: .*\n.*\n((?:(?!\[\d+/\d+\] |ninja: ).*\n)+)", text, re.M)
         say(first[1].rstrip() if first else text[-2000:])
         ended = f": ninja was ended by {signal.Signals(-code).name}" if code < 0 else ""
+        of_chapters = compiler.errors_at(text, lambda file, _: not file.startswith("engine/") and
+                                         (root / "chapters" / file).is_file())
+        for file, line, sentence in of_chapters[:1]:
+            ended = f": chapters/{file}:{line}: {compiler.short(sentence)}"
         fail(70, f"could not build{ended}: see {log}{set_here(unusual_limits())}")

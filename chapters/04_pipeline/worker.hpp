@@ -66,7 +66,7 @@ class Worker : public Interpreter {
 
   void backward(Index m, int s) override {
     Owned d = take({Flow::gradient, m, s});  // like the stage's output
-    std::vector<Owned> inputs = std::move(kept_.extract({m, s}).mapped());
+    std::vector<Owned> inputs = taken(kept_, {m, s});
     for (Index l = stages_.of(s).end; l-- > stages_.of(s).begin; inputs.pop_back()) {
       const Owned& a = inputs.back();
       accumulate(weight_grad(l), matmul(transposed(a), d));  // like the weights    O·O = O
@@ -78,7 +78,7 @@ class Worker : public Interpreter {
   /// Computes the half that the stage before waits for, and keeps the data that the other half needs.
   void backward_input(Index m, int s) override {
     Owned d = take({Flow::gradient, m, s});  // like the stage's output
-    std::vector<Owned> inputs = std::move(kept_.extract({m, s}).mapped());
+    std::vector<Owned> inputs = taken(kept_, {m, s});
     std::vector<Half>& halves = halves_[{m, s}];
     for (Index l = stages_.of(s).end; l-- > stages_.of(s).begin; inputs.pop_back()) {
       Owned before = d_input(l, d, inputs.back());
@@ -89,7 +89,7 @@ class Worker : public Interpreter {
   }
 
   void backward_weights(Index m, int s) override {
-    std::vector<Half> halves = std::move(halves_.extract({m, s}).mapped());
+    std::vector<Half> halves = taken(halves_, {m, s});
     for (auto& [l, a, d] : halves) {
       accumulate(weight_grad(l), matmul(transposed(a), d));  // like the weights    O·O = O
       a = Owned();
@@ -103,10 +103,8 @@ class Worker : public Interpreter {
   void post_receive(const Message& m) override {
     receives_.emplace(m, group_.post_receive(stages_.device_of(m.from_stage()), shape_of(m)));
   }
-  void wait_sent(const Message& m) override { sends_.extract(m).mapped().wait(); }
-  void wait_received(const Message& m) override {
-    put(m, Owned::mine(group_, receives_.extract(m).mapped().get()));
-  }
+  void wait_sent(const Message& m) override { taken(sends_, m).wait(); }
+  void wait_received(const Message& m) override { put(m, Owned::mine(group_, taken(receives_, m).get())); }
 
  private:
   using Piece = std::pair<Index, int>;  // micro-batch and stage
@@ -137,7 +135,7 @@ class Worker : public Interpreter {
   }
   Owned& weight_grad(Index layer) { return dw_[static_cast<std::size_t>(layer)]; }
   void put(const Message& m, Owned t) { values_.insert_or_assign(m, std::move(t)); }
-  Owned take(const Message& m) { return std::move(values_.extract(m).mapped()); }
+  Owned take(const Message& m) { return taken(values_, m); }
 
   Communicator& group_;
   Stages& stages_;

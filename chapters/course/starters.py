@@ -197,8 +197,7 @@ def add_own_files(out, some, seed):
         (out / place).mkdir(parents=True)
         text = (own / name).read_text().replace("PACKAGES", " ".join(setup.packages + setup.recommended))
         (out / place / name).write_text(text)
-    for name in ("compiler.py", "holes.py"):
-        shutil.copy(here / name, out / "chapters" / name)
+    shutil.copy(here / "holes.py", out / "chapters/holes.py")
     known = [known_to_students(e, seed) for e in some.values()]
     (out / "outside.json").write_text(json.dumps(outside_of_holes(out, some), indent=1) + "\n")
     (out / "exercises.json").write_text(json.dumps(known, indent=1))

@@ -152,6 +152,7 @@ TEST_CASE("closed forms: bytes, messages, operations and peak bytes are what the
       engine->want_input_grad(input_grad);
       const Tensor all_grads = to_device(problem.output_grad);
       const Gradients gradients = booked_step(*engine, problem, all_grads);
+      INFO("left: what this device sent, computed or held; right: what the closed form, .costs in chapter.cpp, says");
       const Costs costs = c.variant.costs(
           c.setting(input_grad, problem.workload->step_data(problem, group().num_devices())), c.options);
       for (std::size_t i = 0; i < num_collectives; ++i) {
@@ -185,6 +186,7 @@ TEST_CASE(
       CHECK(ledger().live(Purpose::buffers) == 0);
       if (!c.variant.costs) continue;
       // Adam changes a router, too, so the choices are the engine's.
+      INFO("left: what this device sent, computed or held; right: what the closed form, .costs in chapter.cpp, says");
       const Costs costs = c.variant.costs(c.setting(false, problem.workload->step_data(*engine)), c.options);
       for (std::size_t i = 0; i < num_collectives; ++i) {
         auto collective = static_cast<Collective>(i);

@@ -250,7 +250,7 @@ TEST_CASE("train: a difference is explained, and the largest of all devices coun
     for (const char* device : {"0", "1"})
       CHECK_THAT(ended.printed, contains(std::string("differs: layer_0/weights on device ") + device) &&
                                     contains(": 1/3 of it in every element: a mean where a sum is meant?"));
-  if (speaks()) CHECK_THAT(ended.printed, contains("\n  and on others: 3 in all\n"));
+  if (speaks()) CHECK_THAT(ended.printed, contains("\n  and on other devices: 3 devices in all\n"));
   ended = train("one-device");
   CHECK(ended.code == 86);
   if (speaks()) {

@@ -58,7 +58,7 @@ def of_compiler(mistake, text, folder):
 def of_run(mistake, program):
     ended = jobs.run([program, "train", "--steps", "2", *mistake.run.split()], DEVICES)
     lines = [line for line in ended.out.splitlines()
-             if re.match("  differs|  and on others|  loss curve: step", line)]
+             if re.match("  differs|  and on other devices|  loss curve: step", line)]
     lines += ended.err.splitlines() + ([ended.left] if ended.left else [])
     place = rf"chapters/{mistake.chapter}/{re.escape(mistake.file)}:\d+"
     return Outcome(mistake, ended.code, lines, 0, bool(re.search(place, ended.err)))

@@ -67,6 +67,11 @@ std::string place_of_call(Index number, SourceLine where) {
                           : fmt::format("call {}", number);
 }
 
+std::string place_of_call(const Request& request) {
+  if (request.is_counted() || !request.where.is_known()) return place_of_call(request.call, request.where);
+  return fmt::format("after call {}, at {}", request.call, to_string(request.where));
+}
+
 Future<CallResult> done(CallResult result) {
   return {std::make_shared<Done>(std::move(result)), [](CallResult given) { return given; }};
 }

@@ -83,6 +83,8 @@ struct Request {
 std::string_view name(Request::Function function);
 /// "call 3 at FILE:LINE", or "call 3" where the line is not known.
 std::string place_of_call(Index number, SourceLine where);
+/// The same of a request; "after call 3, at FILE:LINE" of one that is not counted.
+std::string place_of_call(const Request& request);
 
 /// The result of a call.
 struct CallResult {

@@ -187,6 +187,7 @@ bool has_model_config(const std::string& folder) {
 }
 
 ForeignModel read_model_config(const std::string& path) {
+  if (std::filesystem::is_directory(path)) return read_model_config(path + "/config.json");
   return config_in(read_json_object(path), path);
 }
 

@@ -9,6 +9,8 @@
 #include <numeric>
 #include <set>
 
+#include "engine/basics/near_names.hpp"
+
 namespace shard {
 
 namespace {
@@ -61,7 +63,7 @@ std::vector<MeshAxis> parsed_axes(const std::string& text, const std::vector<std
       refuse_mesh(fmt::format("the name of each axis, as in {}=2", fmt::join(known, "=2,")), name);
     if (std::ranges::find(known, name) == known.end())
       refuse_mesh(fmt::format("axes that this variant cuts over, {}", fmt::join(known, " and ")),
-                  name.empty() ? "an empty name" : name);
+                  name.empty() ? "an empty name" : name + did_you_mean(name, known));
     begin = end + 1;
   }
   return axes;

@@ -147,8 +147,9 @@ Strategy find_strategy(const std::string& name) {
                 "chapter, and --variant {}",
                 name, found[0].chapter->folder, found[1].chapter->folder, name);
   const std::vector<std::string> all(names.begin(), names.end());
-  throw Error(Code::usage, "--strategy: expected {}, given {}{}", listed(all), printable(name, 60),
-              did_you_mean(name, all));
+  const std::string meant = did_you_mean(name, all);
+  const std::string expected = meant.empty() ? listed(all) : "a name that ./chapters/run strategies lists";
+  throw Error(Code::usage, "--strategy: expected {}, given {}{}", expected, printable(name, 60), meant);
 }
 
 }  // namespace shard

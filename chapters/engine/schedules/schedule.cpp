@@ -10,15 +10,20 @@ namespace shard {
 
 using Kind = Action::Kind;
 
+std::string to_string(const Message& message) {
+  return fmt::format("{} of micro-batch {} for stage {}",
+                     message.flow == Flow::activation ? "activation" : "gradient", message.micro_batch,
+                     message.stage);
+}
+
 std::string to_string(const Action& action) {
   const char* names[] = {"forward",   "backward",     "backward for the input", "backward for the weights",
                          "post send", "post receive", "wait for a send",        "wait for a receive"};
-  const char* flow = action.flow == Flow::activation ? "activation" : "gradient";
   if (action.is_work())
     return fmt::format("{} of micro-batch {}, stage {}", names[static_cast<int>(action.kind)],
                        action.micro_batch, action.stage);
-  return fmt::format("{}: {} of micro-batch {} for stage {}", names[static_cast<int>(action.kind)], flow,
-                     action.micro_batch, action.stage);
+  return fmt::format("{}: {}", names[static_cast<int>(action.kind)],
+                     to_string(Message{action.flow, action.micro_batch, action.stage}));
 }
 
 namespace {

@@ -3,9 +3,12 @@
 /// A schedule is data: a list of actions for each device, in order. This file computes and sends nothing.
 
 #include <compare>
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "engine/device/error.hpp"
 #include "engine/device/split.hpp"
 
 namespace shard {
@@ -23,6 +26,29 @@ struct Message {
   int from_stage() const { return flow == Flow::activation ? stage - 1 : stage + 1; }
   auto operator<=>(const Message&) const = default;
 };
+
+std::string to_string(const Message& message);
+
+/// Takes what is kept for a message, or for a micro-batch and a stage, out of its map. \throws Error argument if there
+/// is none: nobody put it there, or it was taken before
+/// @{
+template <class Value>
+Value taken(std::map<Message, Value>& from, const Message& m) {
+  auto found = from.extract(m);
+  if (!found) refuse(Code::argument, "pipeline", "the " + to_string(m) + ", received or computed", "none");
+  return std::move(found.mapped());
+}
+template <class Value>
+Value taken(std::map<std::pair<Index, int>, Value>& from, std::pair<Index, int> piece) {
+  auto found = from.extract(piece);
+  if (!found)
+    refuse(
+        Code::argument, "pipeline",
+        "what stage " + std::to_string(piece.second) + " kept of micro-batch " + std::to_string(piece.first),
+        "none");
+  return std::move(found.mapped());
+}
+/// @}
 
 /// One entry of a device's list.
 struct Action {

@@ -61,7 +61,7 @@ class StageWorker : public Interpreter {
       put({Flow::gradient, m, s}, part.output_gradient(m, x, loss_gradient_));
   }
   void backward(Index m, int s) override {
-    Value d = part.backward(m, s, take({Flow::gradient, m, s}), std::move(kept_.extract({m, s}).mapped()));
+    Value d = part.backward(m, s, take({Flow::gradient, m, s}), taken(kept_, {m, s}));
     if (s > 0) put({Flow::gradient, m, s - 1}, std::move(d));
   }
 
@@ -75,11 +75,11 @@ class StageWorker : public Interpreter {
       receives_[m].push_back(along_.post_receive(schedule_->sender(m), shape));
   }
   void wait_sent(const Message& m) override {
-    auto sends = std::move(sends_.extract(m).mapped());
+    auto sends = taken(sends_, m);
     for (Future<>& sent : sends) sent.wait();
   }
   void wait_received(const Message& m) override {
-    auto receives = std::move(receives_.extract(m).mapped());
+    auto receives = taken(receives_, m);
     std::vector<Tensor> tensors;
     for (Future<Tensor>& received : receives) tensors.push_back(received.get());
     put(m, part.value(m, std::move(tensors)));
@@ -89,7 +89,7 @@ class StageWorker : public Interpreter {
   using Piece = std::pair<Index, int>;  // micro-batch and stage
 
   void put(const Message& m, Value t) { values_.insert_or_assign(m, std::move(t)); }
-  Value take(const Message& m) { return std::move(values_.extract(m).mapped()); }
+  Value take(const Message& m) { return taken(values_, m); }
 
   Communicator& along_;
   const Schedule* schedule_ = nullptr;  // null before run()

@@ -87,8 +87,8 @@ ForeignNetwork WorkloadKind::network_of(const ForeignModel&) const {
 
 std::shared_ptr<Workload> WorkloadKind::described_by(const ForeignModel& model, const Options&) const {
   throw Error(Code::usage,
-              "--config: expected with a chapter that trains networks of other libraries, given {} and the "
-              "network {}",
+              "--config: expected with a chapter that trains networks of other libraries, 08 or 09 (for data "
+              "parallelism 09, with --variant decoder-data-tensor --mesh data=N,tensor=1), given {} and the network {}",
               model.source, name());
 }
 

@@ -131,9 +131,9 @@ std::string table(const std::vector<Row>& rows, const std::string& what) {
             {"  along " + axes_text(r.mesh, axes), unit(along.bytes), with_commas(along.messages), ""});
   }
   const std::string notes = fmt::format(
-      "In {}, of a step after the first. State is the optimizer's. \"The rest\" is activations and buffers, "
-      "at the "
-      "moment when most memory is used.",
+      "In {}, of a step after the first, in float32, and nothing is recomputed. State is the optimizer's. "
+      "\"The rest\" "
+      "is activations and buffers, at the moment when most memory is used.",
       unit.name());
   return text_table(held) + '\n' + text_table(sent) + '\n' + wrapped(notes, output_columns()) + '\n';
 }
@@ -144,11 +144,31 @@ struct AllRows {
   std::string refused;
 };
 
+/// Says on a terminal which variant runs, while such an object lives: a large network takes a minute.
+class SaysWhichRuns {
+ public:
+  SaysWhichRuns(const Communicator& group, const std::string& variant)
+      : is_wanted_(group.device_id() == 0 && speaks_to_terminal()) {
+    if (is_wanted_) fmt::print("{}a step of {}", erase_line, variant);
+    std::fflush(stdout);
+  }
+  ~SaysWhichRuns() {
+    if (is_wanted_) fmt::print("{}", erase_line);
+  }
+  SaysWhichRuns(const SaysWhichRuns&) = delete;
+  SaysWhichRuns& operator=(const SaysWhichRuns&) = delete;
+
+ private:
+  static constexpr const char* erase_line = "\r\033[K";
+  bool is_wanted_;
+};
+
 /// The rows of all variants that train such networks, or of one.
 AllRows all_rows(Communicator& group, const Chapter& chapter, const Variant& variant, const Workload& network,
                  const Arguments& arguments) {
   AllRows all;
   if (arguments.only_variant) {
+    const SaysWhichRuns says(group, variant.name);
     all.of_variants.emplace_back(variant.name, rows_of({group, variant, network, arguments}));
     return all;
   }
@@ -156,6 +176,7 @@ AllRows all_rows(Communicator& group, const Chapter& chapter, const Variant& var
     const std::string trained = v.workload->name();
     if (trained != variant.workload->name() && trained != network.kind().name()) continue;
     try {
+      const SaysWhichRuns says(group, v.name);
       all.of_variants.emplace_back(v.name, rows_of({group, v, network, arguments}));
     } catch (const Error& error) {
       if (error.code() != Code::usage) throw;

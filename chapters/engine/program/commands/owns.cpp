@@ -132,7 +132,7 @@ int owns(Communicator& group, const Variant& variant, const Arguments& arguments
   const std::vector<Cells> held = rows_of(group, *network, noted.parts());
   const std::vector<Cells> trained = rows_of(group, *network, updated);
   if (group.device_id() != 0) return 0;
-  fmt::print("{}, {}\n\n{}", variant.name, network->describe(),
+  fmt::print("{}\n\n{}", for_reader(variant.name + ", " + network->describe()),
              table(held, group.num_devices(), output_columns()));
   if (trained != held)
     fmt::print("\n{}\n\n{}",

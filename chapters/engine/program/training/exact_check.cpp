@@ -99,7 +99,7 @@ Index worst_of_all(Communicator& group, const std::vector<Comparison>& compariso
   for (const std::string& line : lines) note_difference(line + when);
   for (std::size_t i = 0; i < lines.size() && i < most_shown; ++i)
     fmt::print("  differs{}: {}\n", when, lines[i]);
-  if (lines.size() > most_shown) fmt::print("  and on others: {} in all\n", lines.size());
+  if (lines.size() > most_shown) fmt::print("  and on other devices: {} devices in all\n", lines.size());
   if (lines.size() == 1 && group.num_devices() > 1) fmt::print("  the other devices' results are right\n");
   return std::ranges::max(group.exchange("exact mode", worst));
 }

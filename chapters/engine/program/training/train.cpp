@@ -143,11 +143,10 @@ void print_heading(const Run& run, const Chapter& chapter) {
 
 /// "output, dL/dx and all weight gradients equal the unsharded network's in every bit".
 std::string describe_exact(Index max_ulp) {
-  const std::string how = max_ulp == 0 ? "equal the unsharded network's in every bit"
-                          : is_far(max_ulp)
-                              ? "are not all the unsharded network's"
-                              : fmt::format("differ by {} ulp from the unsharded network's", max_ulp);
-  return "output, dL/dx and all weight gradients " + how;
+  if (max_ulp == 0)
+    return "output, dL/dx and all weight gradients equal the unsharded network's in every bit";
+  const std::string by = is_far(max_ulp) ? "" : fmt::format(": at least one differs by {} ulp", max_ulp);
+  return "output, dL/dx and weight gradients are not all the unsharded network's" + by;
 }
 
 double median(std::vector<double> values) {
@@ -252,7 +251,10 @@ int train(Communicator& group, const Chapter& chapter, const Variant& variant, c
                                       arguments.steps, one_line(arguments.save))));
   fmt::print("{}", table(report, output_columns(), arguments.times));
   if (!arguments.report.empty()) write_report(arguments.report, report);
-  if (code != 0) fmt::print("a gradient, a loss or a figure above is not what it should be\n");
+  if (code != 0)
+    fmt::print("{}\n",
+               for_reader("a gradient, a loss or a figure is not what it should be: see the lines above that "
+                          "begin with \"differs\", \"loss curve\" or \"device\""));
   return code;
 }
 

@@ -202,7 +202,7 @@ Claim Claim::from(const std::vector<Index>& row) {
 
 Claim claim_of(const Group& group, const Request& mine) {
   const auto& last = group.last_agreed;
-  return {mine.describe(group.members()), mine.name(), place_of_call(mine.call, mine.where),
+  return {mine.describe(group.members()), mine.name(), place_of_call(mine),
           last ? fmt::format("{} ({})", last->name, place_of_call(last->call, last->where)) : ""};
 }
 

@@ -32,6 +32,7 @@ std::size_t control_bytes(std::string_view text) {
 
 void print_error(const std::string& line) {
   constexpr std::size_t longest = 1 << 16;
+  constexpr const char* erase_line = "\r\033[K";
   std::string text = "error: ";
   for (std::string_view rest = std::string_view(line).substr(0, longest); !rest.empty();) {
     const std::size_t escaped = control_bytes(rest);
@@ -42,6 +43,7 @@ void print_error(const std::string& line) {
   }
   if (line.size() > longest) text += "...";
   text += '\n';
+  if (isatty(STDOUT_FILENO) == 1 && isatty(STDERR_FILENO) == 1) text.insert(0, erase_line);  // of progress
   std::fflush(stdout);
   std::fwrite(text.data(), 1, text.size(), stderr);
 }

@@ -1,4 +1,4 @@
-"""The compiler's messages about lines of a student, with our sentence where we have one."""
+"""The compiler's messages about lines of a reader, with our sentence where we have one."""
 import re
 
 MESSAGE = r"^(?:.*\bchapters/)?(.+?):(\d+):\d+:(?:$| +(required from |(?:fatal )?(?:error|warning): .*$))"
@@ -30,6 +30,11 @@ def errors_at(said, is_mine, kind="error"):
             found += [sentence] if sentence not in found else []
         asked = []
     return found
+
+
+def short(sentence):
+    """The sentence of a refusal, without the compiler's words before it."""
+    return re.sub(r"^.*?(?:is unavailable|static assertion failed): ", "", sentence)
 
 
 def in_our_words(text):
