@@ -118,6 +118,41 @@ std::vector<Cells> rows_of(Communicator& group, const Workload& network,
   return rows;
 }
 
+/// Where there are many rows, those of blocks that follow one another and lie alike are one: "block_0-31/query".
+std::vector<Cells> folded(const std::vector<Cells>& rows) {
+  constexpr std::size_t many = 100;
+  if (rows.size() <= many) return rows;
+  struct Alike {
+    std::string before, after;  ///< the number
+    std::string first, last;
+    Cells cells;
+
+    std::string name() const { return before + first + (first == last ? "" : "-" + last) + after; }
+  };
+  std::vector<Alike> all;
+  for (const Cells& row : rows) {
+    const std::string& name = row.front();
+    const std::size_t begin = std::min(name.find_first_of("0123456789"), name.size());
+    const std::size_t end = std::min(name.find_first_not_of("0123456789", begin), name.size());
+    const Alike one{name.substr(0, begin), name.substr(end), name.substr(begin, end - begin),
+                    name.substr(begin, end - begin), Cells(row.begin() + 1, row.end())};
+    const auto same = std::ranges::find_if(all, [&](const Alike& a) {
+      return !one.first.empty() && !a.last.empty() && a.before == one.before && a.after == one.after &&
+             a.cells == one.cells && std::stoll(a.last) + 1 == std::stoll(one.first);
+    });
+    if (same == all.end())
+      all.push_back(one);
+    else
+      same->last = one.last;
+  }
+  std::vector<Cells> fewer;
+  for (const Alike& a : all) {
+    fewer.push_back({a.name()});
+    std::ranges::copy(a.cells, std::back_inserter(fewer.back()));
+  }
+  return fewer;
+}
+
 }  // namespace
 
 int owns(Communicator& group, const Variant& variant, const Arguments& arguments) {
@@ -133,11 +168,11 @@ int owns(Communicator& group, const Variant& variant, const Arguments& arguments
   const std::vector<Cells> trained = rows_of(group, *network, updated);
   if (group.device_id() != 0) return 0;
   fmt::print("{}\n\n{}", for_reader(variant.name + ", " + network->describe()),
-             table(held, group.num_devices(), output_columns()));
+             table(folded(held), group.num_devices(), output_columns()));
   if (trained != held)
     fmt::print("\n{}\n\n{}",
                for_reader("Of these, a device updates the following, and keeps the optimizer's state of it:"),
-               table(trained, group.num_devices(), output_columns()));
+               table(folded(trained), group.num_devices(), output_columns()));
   return 0;
 }
 
