@@ -67,9 +67,9 @@ std::string place_of_call(Index number, SourceLine where) {
                           : fmt::format("call {}", number);
 }
 
-std::string place_of_call(const Request& request) {
-  if (request.is_counted() || !request.where.is_known()) return place_of_call(request.call, request.where);
-  return fmt::format("after call {}, at {}", request.call, to_string(request.where));
+std::string place_after_call(Index number, SourceLine where) {
+  return where.is_known() ? fmt::format("after call {}, at {}", number, to_string(where))
+                          : fmt::format("after call {}", number);
 }
 
 Future<CallResult> done(CallResult result) {

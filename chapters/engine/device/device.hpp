@@ -83,8 +83,8 @@ struct Request {
 std::string_view name(Request::Function function);
 /// "call 3 at FILE:LINE", or "call 3" where the line is not known.
 std::string place_of_call(Index number, SourceLine where);
-/// The same of a request; "after call 3, at FILE:LINE" of one that is not counted.
-std::string place_of_call(const Request& request);
+/// The same of a call that is not counted: "after call 3, at FILE:LINE".
+std::string place_after_call(Index number, SourceLine where);
 
 /// The result of a call.
 struct CallResult {

@@ -166,7 +166,7 @@ DeclaredOptions add_common(CLI::App& command, const Chapter& chapter, Arguments&
       [&a](const std::string& text) { a.fault = fault_from(text); },
       "Let something go wrong on a device at one of its calls, to see what is said of it: kill, exit, "
       "throw, stop, delay, skip or corrupt (docs/errors.md)")
-      ->check(accepting("device=D,call=C,kind=KIND, a KIND of kill, exit, throw, stop, delay, skip, corrupt,",
+      ->check(accepting("device=D,call=C,kind=KIND, a KIND of kill, exit, throw, stop, delay, skip, corrupt",
                         is_fault));
   command.add_flag("--check", a.check_claims, "Verify that tensors said to be the same on every device are");
   command.add_flag("--unchecked", a.unchecked,

@@ -202,7 +202,8 @@ Claim Claim::from(const std::vector<Index>& row) {
 
 Claim claim_of(const Group& group, const Request& mine) {
   const auto& last = group.last_agreed;
-  return {mine.describe(group.members()), mine.name(), place_of_call(mine),
+  const auto place = mine.is_counted() ? place_of_call : place_after_call;
+  return {mine.describe(group.members()), mine.name(), place(mine.call, mine.where),
           last ? fmt::format("{} ({})", last->name, place_of_call(last->call, last->where)) : ""};
 }
 
