@@ -89,7 +89,7 @@ TEST_CASE("a call that differs on one device is refused on all, naming both call
         check_mismatch(
             {fmt::format("\n  device {} calls {} ({} ", id(odd), of_odd.text, place(of_odd)),
              fmt::format(" {} {} ({} ", devices() == 2 ? "calls" : "call", theirs.text, place(theirs)),
-             " do not make the same call after an exchange of \"the error's text\" (call "},
+             " do not make the same call after an exchange of \"the error's text\" (after call "},
             (me() == odd ? of_odd : theirs).make);
       }
   check_going_on();

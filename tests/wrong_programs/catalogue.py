@@ -46,9 +46,11 @@ class Verdict:
 
 
 def pattern(line):
-    """The pattern of a line: `#` stands for a number, `*` for any words; a place may be repeated."""
+    """The pattern of a line: `#` stands for a number, `*` for any words; a place may be repeated. A split, and
+    a call with a subject, is not counted: it stands after one that is."""
+    line = re.sub(r'(of "[^"]*"|\bsplit)((?: in group [^(]*)?) \(call # at', r"\1\2 (after call #, at", line)
     text = re.escape(line).replace(r"\#", r"\d+").replace(r"\*", ".*")
-    return re.sub(r"\\\((call.*?)\\\)", r"\\((?:\1(?:, )?)+\\)", text)
+    return re.sub(r"\\\(((?:after\\ )?call.*?)\\\)", r"\\((?:\1(?:, )?)+\\)", text)
 
 
 def judge(program, said):

@@ -153,7 +153,7 @@ OF_TENSOR_PARALLEL = [
 
 OF_PIPELINE = [
     Mistake(PIPE, "worker.hpp", "nobody waits for a message that was sent",
-            "sends_.extract(m).mapped().wait();", "sends_.erase(m);",
+            "taken(sends_, m).wait();", "sends_.erase(m);",
             # 86 where a tensor is held for longer than its closed form says, until a late device takes it
             "was dropped without waiting for it", code=0, or_code=86, run="--layers 4"),
     Mistake(PIPE, "worker.hpp", "receives from the device itself",

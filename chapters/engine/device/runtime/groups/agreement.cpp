@@ -128,7 +128,7 @@ void Agreement::exchange_claims() {
 
 void Agreement::finish() {
   if (claims_.empty()) {
-    group_->last_agreed = {mine_->name(), mine_->call, mine_->where};
+    group_->last_agreed = {mine_->name(), mine_->call, mine_->where, mine_->is_counted()};
     return;
   }
   std::vector<Claim> claims;
@@ -202,9 +202,11 @@ Claim Claim::from(const std::vector<Index>& row) {
 
 Claim claim_of(const Group& group, const Request& mine) {
   const auto& last = group.last_agreed;
-  const auto place = mine.is_counted() ? place_of_call : place_after_call;
-  return {mine.describe(group.members()), mine.name(), place(mine.call, mine.where),
-          last ? fmt::format("{} ({})", last->name, place_of_call(last->call, last->where)) : ""};
+  auto place = [](bool is_counted, Index call, SourceLine where) {
+    return is_counted ? place_of_call(call, where) : place_after_call(call, where);
+  };
+  return {mine.describe(group.members()), mine.name(), place(mine.is_counted(), mine.call, mine.where),
+          last ? fmt::format("{} ({})", last->name, place(last->is_counted, last->call, last->where)) : ""};
 }
 
 void throw_disagreement(const Group& group, const std::vector<Claim>& claims) {

@@ -120,6 +120,7 @@ class Group {
     std::string name;
     Index call;
     SourceLine where;
+    bool is_counted;
   };
   std::optional<LastCall> last_agreed;
   /// The tag of messages on a channel.
