@@ -5,6 +5,7 @@ import re
 from itertools import groupby
 from pathlib import Path
 
+from compare import difference_in_words, first_difference
 from record import Record
 from sentences import Sentences, number
 from steps import MOST, groups_of, peak_of, steps_of, words_of
@@ -13,14 +14,23 @@ PAGE = Path(__file__).resolve().parent / "page"
 MODULES = ("drawing", "record", "state", "devices", "messages", "timeline", "source", "main")
 
 
-def page_of(text, root):
-    """The page of the record in `text`, whose files lie below `root`.
-    \\throws ValueError what is wrong with the record"""
+def run_of(text, root):
+    """The run of the record in `text`, whose files lie below `root`. \\throws ValueError what is wrong with the record"""
     record = Record(text, root)
     try:
-        return Page(record).text()
+        return Page(record)
     except (KeyError, IndexError, TypeError) as error:
         raise ValueError(f"expected the fields of docs/record.md, given none for {error!r}") from error
+
+
+def page_of_two(right, wrong):
+    """The page of two runs, the right one above the wrong one."""
+    at = first_difference(right, wrong)
+    words = "".join(f"<p>{html.escape(line)}</p>" for line in difference_in_words(right, wrong))
+    return filled("beside.html", {
+        "title": html.escape(wrong.title()), "style": style(), "difference": words, "at": embedded(at),
+        "right": in_quotes(right.text(" beside")), "wrong": in_quotes(wrong.text(" beside")),
+        "program": program("drawing", "beside")})
 
 
 class Page:
@@ -33,13 +43,12 @@ class Page:
         self.groups = groups_of(self.steps)
         self.sentences = Sentences(record, self.steps)
 
-    def text(self):
-        """The HTML."""
-        parts = {"title": html.escape(self.title()), "style": (PAGE / "page.css").read_text("utf-8"),
-                 "facts": html.escape(self.facts()), "end": self.end(), "sentences": self.list(),
-                 "record": embedded(self.trimmed()), "play": embedded(self.play()), "program": program()}
-        frame = (PAGE / "page.html").read_text("utf-8")
-        return re.sub(r"<!-- (\w+) -->", lambda found: parts[found[1]], frame)
+    def text(self, kind=""):
+        """The HTML. `kind`: " beside" for one of two runs."""
+        return filled("page.html", {
+            "kind": kind, "title": html.escape(self.title()), "style": style(), "facts": html.escape(self.facts()),
+            "end": self.end(), "sentences": self.list(), "record": embedded(self.trimmed()),
+            "play": embedded(self.play()), "program": program(*MODULES)})
 
     def title(self):
         job = self.record.job
@@ -124,15 +133,29 @@ def shown(lines, numbers, around=8):
     return parts
 
 
+def filled(frame, parts):
+    """A frame with its parts in their places."""
+    return re.sub(r"<!-- (\w+) -->", lambda found: parts[found[1]], (PAGE / frame).read_text("utf-8"))
+
+
+def style():
+    return (PAGE / "page.css").read_text("utf-8")
+
+
+def in_quotes(text):
+    """HTML as the value of an attribute in single quotes."""
+    return text.replace("&", "&amp;").replace("'", "&#39;")
+
+
 def embedded(value):
     """JSON that may stand in a script element."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False).replace("<", "\\u003c")
 
 
-def program():
+def program(*modules):
     """The modules as one, each in a function of its own: what it imports stands before it."""
     texts = []
-    for name in MODULES:
+    for name in modules:
         text = (PAGE / f"{name}.js").read_text("utf-8")
         text = re.sub(r'^import [^;]*? from "[^"]+";\n', "", text, flags=re.MULTILINE)
         names = ", ".join(re.findall(r"^export (?:const|function) (\w+)", text, re.MULTILINE))

@@ -1,10 +1,11 @@
 """One sentence for each step of a run, with the record's numbers."""
 import html
+import re
 
 from record import RECEIVES, SENDS
 
 VERBS = {"all_reduce": "reduce", "reduce_scatter": "reduce and scatter", "all_gather": "gather",
-         "all_to_all": "exchange pieces of", "broadcast": "broadcast", "barrier": "meet at a barrier",
+         "all_to_all": "exchange pieces of", "broadcast": "broadcast", "barrier": "stop at a barrier",
          "split": "form smaller groups", "synchronize": "wait for each other"}
 
 
@@ -152,6 +153,8 @@ class Sentences:
         if event.function in SENDS + RECEIVES:
             return self.message(step)
         verb = VERBS.get(event.function, "exchange")
+        if step.is_of_one:
+            verb = re.sub(r"\w+", lambda found: found[0] + ("es" if found[0].endswith("ch") else "s"), verb, count=1)
         what = f" {self.name_before(item, event)}" if event.tensors else ""
         if event.what.get("what"):
             what = f" control messages: {html.escape(event.what['what'])}"

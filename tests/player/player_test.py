@@ -44,6 +44,16 @@ def bytes_after(record, device):
     return sum(held.values()), most
 
 
+def without_sum():
+    """The record of column_row in which no device calls all_reduce."""
+    record = json.loads(RECORDS["column_row"])
+    for device in record["devices"]:
+        events = device["sections"][0]["events"]
+        is_call = [record["what"][row[0]]["is"] == "call" for row in events]
+        del events[is_call.index(True)]
+    return record
+
+
 def numbers(text):
     return [int(number.replace(",", "")) for number in re.findall(r"\d[\d,]*", text)]
 
@@ -74,6 +84,18 @@ class Command(unittest.TestCase):
         record = json.loads(RECORDS["column_row"])
         self.refuses(json.dumps({**record, "version": 99}), "expected version 1, given 99")
         self.refuses(json.dumps({**record, "what": []}), "expected the fields")
+
+    def test_two_runs(self):
+        with tempfile.TemporaryDirectory() as folder:
+            right, wrong = Path(folder, "right.json"), Path(folder, "wrong.json")
+            right.write_text(RECORDS["column_row"], "utf-8")
+            wrong.write_text(json.dumps(without_sum()), "utf-8")
+            code, said = self.play(wrong, "--right", right)
+            self.assertRegex(said, r"Step 2 is the first that differs\.\nright: Devices 0–3 reduce out .*hpp:38\)\n"
+                             r"wrong: Devices 0–3 compute gradient ")
+            self.assertRegex(self.play(right, "--right", right, wrong.with_suffix(".html"))[1], r"No step of 8 differs")
+            self.assertEqual(self.play(wrong, "--right")[0], 64)
+            self.assertEqual(self.play(wrong, "--right", Path(folder, "none.json"))[0], 65)
 
     @unittest.skipUnless(shutil.which("tsc"), "no tsc")
     def test_types(self):
@@ -266,6 +288,28 @@ class Page(unittest.TestCase):
         self.assertEqual(self.open(record), 1000)
         self.assertIn("first 1,000 steps", self.text("main"))
         self.assertEqual(self.run_js("document.querySelector('#fold').ariaPressed"), "true")
+
+    def test_two_runs(self):
+        right, wrong = self.folder / "right.json", self.folder / "wrong.json"
+        right.write_text(RECORDS["column_row"], "utf-8")
+        wrong.write_text(json.dumps(without_sum()), "utf-8")
+        subprocess.run([ROOT / "chapters/play", wrong, "--right", right], capture_output=True, check=True)
+        self.browser.open(f"file://{wrong.with_suffix('.html')}")
+        def at(*steps):
+            shown = "[...document.querySelectorAll('iframe')].map((f) => f.contentDocument.querySelector('#where').textContent)"
+            self.browser.wait_for(lambda: [numbers(text)[0] for text in self.run_js(shown) if text] == list(steps))
+        at(2, 2)
+        differs = "document.querySelector('#right').contentDocument.querySelector('#now').classList.contains('differs')"
+        self.assertTrue(self.run_js(differs))
+        for key, steps in (("ArrowRight", (3, 3)), ("End", (7, 6)), ("Home", (0, 0)), ("d", (2, 2))):
+            self.browser.press(key)
+            at(*steps)
+        self.run_js("document.querySelector('#wrong').contentDocument.querySelector('.bar[data-step=\"4\"]')"
+                    ".dispatchEvent(new MouseEvent('click', {bubbles: true}))")
+        at(4, 4)
+        self.assertFalse(self.run_js(differs))
+        self.browser.size(400, 800)
+        self.assertLessEqual(self.run_js("document.documentElement.scrollWidth - innerWidth"), 0)
 
     def test_without_a_script(self):
         steps = self.open(RECORDS["column_row"])

@@ -25,6 +25,10 @@ const facts = play.steps.map((step) => ({
 /** @type {Filter[]} */
 const filters = ["device", "axis", "call", "block"];
 
+const isBeside = document.documentElement.classList.contains("beside");
+/** @param {import("./beside.js").Told} words */
+const tell = (words) => parent.postMessage(words, "*");
+
 // ---- What is shown -----------------------------------------------------------------------------------------
 /** @param {number} step */
 function matches(step) {
@@ -80,10 +84,11 @@ function show() {
 }
 
 /**
- * Shows a step.
+ * Shows a step. A run beside another one asks for it instead: both are to show it.
  * @param {number} step
  */
 function go(step) {
+  if (isBeside) return tell({ step: Math.min(Math.max(step, 0), last) });
   view.step = Math.min(Math.max(step, 0), last);
   show();
 }
@@ -130,7 +135,7 @@ function moveGroup(way) {
 // ---- The address -------------------------------------------------------------------------------------------
 function readAddress() {
   const given = new URLSearchParams(location.hash.slice(1));
-  view.isFolded = given.has("step") ? given.has("fold") : play.steps.length > FOLDED;
+  view.isFolded = given.has("step") ? given.has("fold") : play.steps.length > FOLDED && !isBeside;
   view.byClock = given.get("by") === "clock";
   for (const name of filters) {
     const values = new Set(facts.flatMap((fact) => fact[name]));
@@ -149,6 +154,7 @@ let writing;
 
 /** Soon, since browsers refuse an address that changes too often. */
 function writeAddress() {
+  if (isBeside) return;
   const words = [`step=${view.step}`];
   for (const name of filters) if (view.filters[name]) words.push(`${name}=${encodeURIComponent(view.filters[name])}`);
   if (view.isFolded) words.push("fold");
@@ -201,6 +207,10 @@ function pressed(event) {
   if (event.ctrlKey || event.metaKey || event.altKey || at.closest("select, #filter input")) return;
   if (event.key === " " && at.closest("button, a, summary")) return;
   if (event.key === "Escape") return pause();
+  if (isBeside) {
+    if (event.key.length > 1 || event.key === "d") event.preventDefault();
+    return tell({ key: event.key });
+  }
   if (!(event.key in keys)) return;
   event.preventDefault();
   if (event.key !== " ") pause();
@@ -266,6 +276,20 @@ function start() {
   find("all").removeAttribute("open");
   readAddress();
   redraw();
+  if (isBeside) standBeside();
+}
+
+/** Does what the page of two runs says, and tells it what it must know. */
+function standBeside() {
+  const introduce = () => tell({ last, height: document.body.offsetHeight });
+  addEventListener("message", ({ data }) => {
+    if (data.asks) return introduce();
+    view.step = Math.min(data.step, last);
+    find("now").classList.toggle("differs", data.differs);
+    show();
+  });
+  new ResizeObserver(() => tell({ height: document.body.offsetHeight })).observe(document.body);
+  introduce();
 }
 
 if (play.steps.length) start();
