@@ -117,10 +117,15 @@ class Page:
                 last[item.device, item.section] = item.end
         whole = dict(self.record.json)
         whole["devices"] = [
-            {**device, "sections": [{**section, "events": section["events"][:last.get((d, s), 0)]}
-                                    for s, section in enumerate(device["sections"])]}
+            {**device, "sections": [until(last.get((d, s), 0), section) for s, section in enumerate(device["sections"])]}
             for d, device in enumerate(whole["devices"])]
         return whole
+
+
+def until(end, section):
+    """A section's events before `end`, and the values after them."""
+    values = [value for value in section.get("values", []) if value[0] < end]
+    return {**section, "events": section["events"][:end], "values": values}
 
 
 def shown(lines, numbers, around=8):

@@ -148,8 +148,9 @@ class Sentences:
         event, item = step.first, step.items[0]
         if step.is_open:
             what = f" of {self.name_before(item, event)}" if event.tensors else ""
+            what = f" of {html.escape(event.what['what'])}" if event.what.get("what") else what
             return (f"{devices(step.devices)} {'calls' if len(step.items) == 1 else 'call'} "
-                    f"{code(event.function)}{what}, which the others of its group do not.")
+                    f"{code(event.function) if ' ' not in event.function else event.function}{what}, which the others of its group do not.")
         if event.function in SENDS + RECEIVES:
             return self.message(step)
         verb = VERBS.get(event.function, "exchange")

@@ -251,8 +251,10 @@ def groups_of(steps):
             context = {name: step.context[name] for name in level if name in step.context}
             if context.get("phase") == "loss":
                 context["phase"] = "forward"
-            is_other = step.kind == "compute" and any(doing.get(device, context) != context
-                                                      for device in step.devices)
+            if context.get("phase") == "optimizer":
+                context = {"phase": "optimizer"}
+            is_new = step.kind == "compute" and context not in doing.values()
+            is_other = is_new and any(device in doing for device in step.devices)
             if not begins or is_other:
                 begins.append((number, doing := {}))
             if step.kind == "compute":

@@ -16,7 +16,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 from browser import CHROMIUM, Browser
 
-RECORDS = {name: (HERE / f"{name}.json").read_text("utf-8") for name in ("column_row", "one_f_one_b")}
+RECORDS = {name: (HERE / f"{name}.json").read_text("utf-8") for name in ("column_row", "one_f_one_b", "tiny")}
 
 
 def events_of(record, device):
@@ -244,6 +244,18 @@ class Page(unittest.TestCase):
         self.assertIn(f"line {record['lines'][line][1]}", self.text("#source h3"))
         self.run_js("document.querySelector('#source .current a').click()")
         self.assertEqual(numbers(self.text("#where"))[0], next(at for at in range(3, steps) if line in lines(at)))
+
+    def test_values(self):
+        """Addend + addend = sum, as numbers."""
+        self.open(RECORDS["tiny"], "#step=1")
+        def values(mark):
+            return [[float(number) for number in text.split()] for text in self.texts(f".{mark} .values")]
+        addends = values("made")
+        self.go("#step=2")
+        self.assertEqual(len(addends), 2)
+        for total in values("changed"):
+            for a, b, c in zip(*addends, total, strict=True):
+                self.assertAlmostEqual(a + b, c, delta=0.02)
 
     def test_filters(self):
         self.open(RECORDS["column_row"], "#step=0&call=all_reduce&device=1")

@@ -107,9 +107,19 @@ function row(tensor, device) {
   const told = make("small", {}, ...(letters ? [make("b", {}, letters), " "] : []), sizes);
   const head = make("span", { class: "head" }, name, make("span", { class: "mark" }, tensor.mark));
   const inside = [slice(layout, device), make("span", { class: "name" }, head, told)];
+  if (tensor.values) inside.push(valuesIn(tensor.values));
   const attributes = { class: `tensor ${tensor.mark}`, title };
   return tensor.step === null ? make("div", attributes, ...inside) :
     make("a", { ...attributes, href: `#step=${tensor.step}`, "data-step": tensor.step }, ...inside);
+}
+
+/**
+ * The first values, in a line; all of them where the reader points.
+ * @param {(number | null)[]} values
+ */
+function valuesIn(values) {
+  const words = values.map((value) => (value === null ? "not finite" : String(Number(value.toPrecision(3)))));
+  return make("small", { class: "values", title: words.join(" ") }, words.slice(0, 8).join(" "));
 }
 
 /**

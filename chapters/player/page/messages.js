@@ -56,7 +56,7 @@ function messagesIn(from, to) {
 function arrow({ from, to, bytes, messages }, x, isNamed, isOld) {
   const side = from < to ? 1 : -1;
   const [a, b] = [x(from) + 5 * side, x(to) - 5 * side];
-  const high = BASE - 16 - Math.min(46, 18 + 11 * Math.abs(to - from)) + (side < 0 ? -6 : 6);
+  const high = BASE - 16 - Math.min(42, 18 + 11 * Math.abs(to - from)) + (side < 0 ? -13 : 6);
   const count = `${messages} message${messages === 1 ? "" : "s"}`;
   const path = draw("path", { class: isOld ? "message old" : "message", "marker-end": "url(#head)",
     d: `M${a} ${BASE - 15}C${a + 12 * side} ${high} ${b - 12 * side} ${high} ${b} ${BASE - 15}` },

@@ -15,7 +15,14 @@ import { find } from "./drawing.js";
  * @typedef {{tensor: number, purpose: string, bytes: number, shape?: number[], layout?: number,
  *   line?: number}} HeldAtFirst
  */
-/** @typedef {{name: string, held: HeldAtFirst[], names: Record<string, string>, events: any[][]}} Section */
+/**
+ * What a small tensor has after an event; -1: at first.
+ * @typedef {[number, number, (number | null)[]]} Values
+ */
+/**
+ * @typedef {{name: string, held: HeldAtFirst[], names: Record<string, string>, events: any[][],
+ *   values?: Values[]}} Section
+ */
 /**
  * @typedef {{job: Record<string, any>, files: string[], lines: [number, number][],
  *   groups: {name: string, members: number[]}[], layouts: Layout[], contexts: Context[],

@@ -4,7 +4,7 @@ import { eventOf, numDevices, play, record, sectionOf } from "./record.js";
 /**
  * A tensor of a device. `mark`: what the shown steps did with it; `step`: which one wrote it last.
  * @typedef {{id: number, name: string, by: string, shape: number[] | null, layout: number | null, purpose: string,
- *   bytes: number, step: number | null, mark: "" | "used" | "made" | "changed"}} Held
+ *   bytes: number, step: number | null, mark: "" | "used" | "made" | "changed", values: (number | null)[] | null}} Held
  */
 /**
  * `most`: the most bytes during the shown steps.
@@ -18,17 +18,22 @@ const EVERY = 32;  // so many steps are played anew at most, to go back
 /** @type {{after: number, section: number, devices: DeviceState[]}[]} */
 const snapshots = [];
 
-/** @returns {DeviceState[]} */
-function atFirst(/** @type {number} */ section) {
+/**
+ * What devices hold when a section begins. A device that does not come to it keeps what it had.
+ * @param {number} section @param {DeviceState[]} before @returns {DeviceState[]}
+ */
+function atFirst(section, before) {
   return record.devices.map((_, device) => {
+    if (!sectionOf(device, section) && before[device]) return before[device];
     /** @type {DeviceState} */
     const state = { held: new Map(), bytes: 0, most: 0 };
     for (const one of sectionOf(device, section)?.held ?? []) {
       const { tensor: id, purpose, bytes, shape = null, layout = null } = one;
       const name = nameOf(sectionOf(device, section), id) || nameAt(one.line);
-      state.held.set(id, { id, name, by: "", shape, layout, purpose, bytes, step: null, mark: "" });
+      state.held.set(id, { id, name, by: "", shape, layout, purpose, bytes, step: null, mark: "", values: null });
       state.bytes += bytes;
     }
+    setValues(state, sectionOf(device, section), -1);
     state.most = state.bytes;
     return state;
   });
@@ -65,18 +70,45 @@ function copyOf(devices) {
 export function stateAfter(from, to) {
   const start = snapshots[Math.min(Math.floor(from / EVERY), snapshots.length - 1)];
   let section = start?.section ?? 0;
-  let devices = start ? copyOf(start.devices) : atFirst(0);
+  let devices = start ? copyOf(start.devices) : atFirst(0, []);
   for (let at = start ? start.after : 0; at <= to; ++at) {
     const step = play.steps[at];
     if (at === snapshots.length * EVERY) snapshots.push({ after: at, section, devices: copyOf(devices) });
-    if (step.section !== section) devices = atFirst(section = step.section);
+    if (step.section !== section) devices = atFirst(section = step.section, devices);
     if (at <= from) forgetMarks(devices);
     for (const [device, begin, end] of step.items) {
       const of = sectionOf(device, section);
-      for (let number = begin; number < end; ++number) apply(devices[device], of, eventOf(of.events[number]), at);
+      for (let number = begin; number < end; ++number) {
+        apply(devices[device], of, eventOf(of.events[number]), at);
+        setValues(devices[device], of, number);
+      }
     }
   }
   return devices;
+}
+
+/**
+ * The values of each section by event.
+ * @type {Map<Section, Map<number, import("./record.js").Values[]>>}
+ */
+const valuesOf = new Map();
+
+/**
+ * Gives small tensors the values that they have after an event.
+ * @param {DeviceState} state @param {Section | undefined} section @param {number} event
+ */
+function setValues(state, section, event) {
+  if (!section?.values?.length) return;
+  let byEvent = valuesOf.get(section);
+  if (!byEvent) {
+    byEvent = new Map();
+    for (const one of section.values) byEvent.set(one[0], [...(byEvent.get(one[0]) ?? []), one]);
+    valuesOf.set(section, byEvent);
+  }
+  for (const [, id, values] of byEvent.get(event) ?? []) {
+    const tensor = state.held.get(id);
+    if (tensor) tensor.values = values;
+  }
 }
 
 /** @param {DeviceState[]} devices */
@@ -94,7 +126,7 @@ function apply(device, section, event, step) {
     const bytes = what.bytes ?? 0;
     const id = event.from[0];
     device.held.set(id, { id, name: nameOf(section, id) || nameAt(what.line), by: "", shape: null, layout: null,
-      purpose: what.purpose ?? "", bytes, step, mark: "made" });
+      purpose: what.purpose ?? "", bytes, step, mark: "made", values: null });
     device.bytes += bytes;
     device.most = Math.max(device.most, device.bytes);
     return;
@@ -134,6 +166,7 @@ function write(device, section, { what, to }, step) {
   tensor.shape = what.to?.shape ?? tensor.shape;
   tensor.layout = what.to?.layout ?? null;
   tensor.step = step;
+  tensor.values = null;
   if (tensor.mark !== "made") tensor.mark = "changed";
 }
 
