@@ -62,14 +62,10 @@ std::string Request::describe(const std::vector<int>& members) const {
   }
 }
 
-std::string place_of_call(Index number, SourceLine where) {
-  return where.is_known() ? fmt::format("call {} at {}", number, to_string(where))
-                          : fmt::format("call {}", number);
-}
-
-std::string place_after_call(Index number, SourceLine where) {
-  return where.is_known() ? fmt::format("after call {}, at {}", number, to_string(where))
-                          : fmt::format("after call {}", number);
+std::string place_of_call(Index number, SourceLine where, bool is_counted) {
+  if (!where.is_known()) return fmt::format("{}call {}", is_counted ? "" : "after ", number);
+  return is_counted ? fmt::format("call {} at {}", number, to_string(where))
+                    : fmt::format("after call {}, at {}", number, to_string(where));
 }
 
 Future<CallResult> done(CallResult result) {

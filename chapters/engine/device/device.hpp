@@ -81,10 +81,8 @@ struct Request {
   std::string describe(const std::vector<int>& members) const;
 };
 std::string_view name(Request::Function function);
-/// "call 3 at FILE:LINE", or "call 3" where the line is not known.
-std::string place_of_call(Index number, SourceLine where);
-/// The same of a call that is not counted: "after call 3, at FILE:LINE".
-std::string place_after_call(Index number, SourceLine where);
+/// "call 3 at FILE:LINE"; of a call that is not counted, "after call 3, at FILE:LINE". Without a line that is not known.
+std::string place_of_call(Index number, SourceLine where, bool is_counted = true);
 
 /// The result of a call.
 struct CallResult {

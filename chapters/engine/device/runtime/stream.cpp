@@ -148,7 +148,7 @@ std::vector<Blocked::Dependencies> Stream::in_flight() const {
 Blocked Stream::blocked_by(const Call& call) const {
   Blocked blocked;
   blocked.call = call.name;
-  blocked.place = place_of_call(call.request.call, call.request.where);
+  blocked.place = place_of_call(call.request.call, call.request.where, call.request.is_counted());
   blocked.in_flight = in_flight();
   if (const std::optional<Blocked::Dependencies> dependencies = dependencies_of(call))
     blocked.any_of = {*dependencies};

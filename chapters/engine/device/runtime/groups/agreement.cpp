@@ -202,11 +202,10 @@ Claim Claim::from(const std::vector<Index>& row) {
 
 Claim claim_of(const Group& group, const Request& mine) {
   const auto& last = group.last_agreed;
-  auto place = [](bool is_counted, Index call, SourceLine where) {
-    return is_counted ? place_of_call(call, where) : place_after_call(call, where);
-  };
-  return {mine.describe(group.members()), mine.name(), place(mine.is_counted(), mine.call, mine.where),
-          last ? fmt::format("{} ({})", last->name, place(last->is_counted, last->call, last->where)) : ""};
+  return {mine.describe(group.members()), mine.name(),
+          place_of_call(mine.call, mine.where, mine.is_counted()),
+          last ? fmt::format("{} ({})", last->name, place_of_call(last->call, last->where, last->is_counted))
+               : ""};
 }
 
 void throw_disagreement(const Group& group, const std::vector<Claim>& claims) {

@@ -71,7 +71,8 @@ void ControlPlane::wait_for(const std::string& what,
   auto describe = [&] {
     Blocked blocked;
     blocked.call = what;
-    blocked.place = is_at_end_ ? fmt::format("after {} calls", calls_()) : place_after_call(calls_(), where);
+    blocked.place =
+        is_at_end_ ? fmt::format("after {} calls", calls_()) : place_of_call(calls_(), where, false);
     blocked.any_of = {dependencies()};
     blocked.in_flight = in_flight_();
     blocked.is_at_end = is_at_end_;
