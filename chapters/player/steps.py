@@ -249,7 +249,7 @@ def groups_of(steps):
         begins, doing = [], {}
         for number, step in enumerate(steps):
             context = {name: step.context[name] for name in level if name in step.context}
-            if context.get("phase") == "loss":
+            if context.get("phase") == "loss" and "micro_batch" in context:
                 context["phase"] = "forward"
             if context.get("phase") == "optimizer":
                 context = {"phase": "optimizer"}
