@@ -245,6 +245,30 @@ class Page(unittest.TestCase):
         self.run_js("document.querySelector('#source .current a').click()")
         self.assertEqual(numbers(self.text("#where"))[0], next(at for at in range(3, steps) if line in lines(at)))
 
+    def test_every_way_leads_to_the_same_picture(self):
+        """Forward, backward and from far away."""
+        steps = self.open(RECORDS["one_f_one_b"], "#step=0")
+        pictures = self.run_js(f"""(() => {{
+          const press = (key) => document.dispatchEvent(new KeyboardEvent("keydown", {{key, bubbles: true}}));
+          const picture = () => document.querySelector("#devices").innerHTML;
+          const forward = [picture()], backward = [], jumps = {{}};
+          for (let i = 1; i < {steps}; ++i) {{ press("ArrowRight"); forward.push(picture()); }}
+          for (let i = 1; i < {steps}; ++i) {{ backward.unshift(picture()); press("ArrowLeft"); }}
+          backward.unshift(picture());
+          const slider = document.querySelector("#slider");
+          for (const to of [150, 20, 90, 91, 33, 32, 31, 5]) {{
+            slider.value = to;
+            slider.dispatchEvent(new Event("input"));
+            jumps[to] = picture();
+          }}
+          return {{forward, backward, jumps}};
+        }})()""")
+        self.assertGreater(len(set(pictures["forward"])), steps // 2)
+        for step, (there, back) in enumerate(zip(pictures["forward"], pictures["backward"], strict=True)):
+            self.assertEqual(there, back, step)
+        for step, picture in pictures["jumps"].items():
+            self.assertEqual(picture, pictures["forward"][int(step)], step)
+
     def test_values(self):
         """Addend + addend = sum, as numbers."""
         self.open(RECORDS["tiny"], "#step=1")
@@ -252,7 +276,7 @@ class Page(unittest.TestCase):
             return [[float(number) for number in text.split()] for text in self.texts(f".{mark} .values")]
         addends = values("made")
         self.go("#step=2")
-        self.assertEqual(len(addends), 2)
+        self.assertEqual([len(addend) for addend in addends], [8, 8])
         for total in values("changed"):
             for a, b, c in zip(*addends, total, strict=True):
                 self.assertAlmostEqual(a + b, c, delta=0.02)

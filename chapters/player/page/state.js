@@ -15,7 +15,11 @@ import { eventOf, numDevices, play, record, sectionOf } from "./record.js";
 /** @typedef {import("./record.js").PlayedEvent} PlayedEvent */
 
 const EVERY = 32;  // so many steps are played anew at most, to go back
-/** @type {{after: number, section: number, devices: DeviceState[]}[]} */
+/**
+ * The state before the step `after`.
+ * @typedef {{after: number, section: number, devices: DeviceState[]}} Snapshot
+ */
+/** @type {Snapshot[]} */
 const snapshots = [];
 
 /**
@@ -64,27 +68,41 @@ function copyOf(devices) {
 }
 
 /**
- * The state of all devices after the step `to`, with marks of the steps since `from`.
+ * The state that was shown last. The next step is played from it.
+ * @type {Snapshot | null}
+ */
+let live = null;
+
+/**
+ * The state of all devices after the step `to`, with marks of the steps since `from`. Valid until the next call.
  * @param {number} from @param {number} to
  */
 export function stateAfter(from, to) {
-  const start = snapshots[Math.min(Math.floor(from / EVERY), snapshots.length - 1)];
+  const near = snapshots[Math.min(Math.floor(from / EVERY), snapshots.length - 1)];
+  const goesOn = live !== null && live.after <= from && live.after >= (near?.after ?? 0);
+  const start = goesOn ? live : near;
   let section = start?.section ?? 0;
-  let devices = start ? copyOf(start.devices) : atFirst(0, []);
+  let devices = !start ? atFirst(0, []) : goesOn ? start.devices : copyOf(start.devices);
   for (let at = start ? start.after : 0; at <= to; ++at) {
     const step = play.steps[at];
     if (at === snapshots.length * EVERY) snapshots.push({ after: at, section, devices: copyOf(devices) });
     if (step.section !== section) devices = atFirst(section = step.section, devices);
     if (at <= from) forgetMarks(devices);
-    for (const [device, begin, end] of step.items) {
-      const of = sectionOf(device, section);
-      for (let number = begin; number < end; ++number) {
-        apply(devices[device], of, eventOf(of.events[number]), at);
-        setValues(devices[device], of, number);
-      }
+    playStep(step, at, devices);
+  }
+  live = { after: to + 1, section, devices };
+  return devices;
+}
+
+/** @param {import("./record.js").Step} step @param {number} at @param {DeviceState[]} devices */
+function playStep(step, at, devices) {
+  for (const [device, begin, end] of step.items) {
+    const section = sectionOf(device, step.section);
+    for (let number = begin; number < end; ++number) {
+      apply(devices[device], section, eventOf(section.events[number]), at);
+      setValues(devices[device], section, number);
     }
   }
-  return devices;
 }
 
 /**

@@ -125,7 +125,9 @@ export function markTimeline(from, to) {
   const places = marked.map((bar) => ({ ...extentOf(bar), device: bar.device }));
   find("marked").replaceChildren(...places.map(({ x, width, device }) =>
     draw("rect", { class: "now", x: x - 1, y: ROW * device + 1, width: width + 2, height: ROW - 2, rx: 2 })));
-  if (drawn.room) find("timeline").scrollLeft = Math.min(...places.map(({ x }) => x)) - drawn.room / 2;
+  const { room } = drawn;
+  const left = Math.min(...places.map(({ x }) => x)) - room / 2;
+  if (room) requestAnimationFrame(() => find("timeline").scrollTo({ left }));
 }
 
 /** What the bars are. */
