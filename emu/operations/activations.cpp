@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "emu/operations/host_memory.hpp"
+#include "emu/operations/vectors.hpp"
 #include "engine/device/runtime/operations/kernels.hpp"
 
 namespace shard::kernels {
@@ -23,7 +24,7 @@ void chain(Tensor& dh, const Tensor& t, const F& f) {
 }
 
 float sigma(float z) {
-  return 1 / (1 + std::exp(-z));
+  return 1 / (1 + emu::power_of_e(-z));
 }
 
 /// 2u, where gelu(z) = z σ(2u), and below its derivative.
@@ -38,7 +39,7 @@ float gelu_slope(float z) {
 
 }  // namespace
 
-void round_to(Tensor& t, float unit, float limit) {
+SHARDBOOK_VECTORS void round_to(Tensor& t, float unit, float limit) {
   map(t, t, [=](float x) {
     const float multiple = unit == 0 ? HUGE_VALF : x / unit;
     // A float32 of 2^23 or more is an integer.
@@ -47,15 +48,15 @@ void round_to(Tensor& t, float unit, float limit) {
   });
 }
 
-void inverse_root(Tensor& t, float factor, float epsilon) {
+SHARDBOOK_VECTORS void inverse_root(Tensor& t, float factor, float epsilon) {
   map(t, t, [=](float x) { return 1 / std::sqrt(factor * x + epsilon); });
 }
 
-void sigmoid(Tensor& z) {
+SHARDBOOK_VECTORS void sigmoid(Tensor& z) {
   map(z, z, sigma);
 }
 
-void sigmoid_backward(Tensor& dh, const Tensor& h) {
+SHARDBOOK_VECTORS void sigmoid_backward(Tensor& dh, const Tensor& h) {
   chain(dh, h, [](float x) { return x * (1 - x); });
 }
 
@@ -63,23 +64,23 @@ void hyperbolic_tangent(Tensor& z) {
   map(z, z, [](float x) { return std::tanh(x); });
 }
 
-void hyperbolic_tangent_backward(Tensor& dh, const Tensor& h) {
+SHARDBOOK_VECTORS void hyperbolic_tangent_backward(Tensor& dh, const Tensor& h) {
   chain(dh, h, [](float x) { return 1 - x * x; });
 }
 
-void silu(const Tensor& z, Tensor& h) {
+SHARDBOOK_VECTORS void silu(const Tensor& z, Tensor& h) {
   map(z, h, [](float x) { return x * sigma(x); });
 }
 
-void silu_backward(Tensor& dh, const Tensor& z) {
+SHARDBOOK_VECTORS void silu_backward(Tensor& dh, const Tensor& z) {
   chain(dh, z, [](float x) { return sigma(x) * (1 + x * sigma(-x)); });
 }
 
-void gelu(const Tensor& z, Tensor& h) {
+SHARDBOOK_VECTORS void gelu(const Tensor& z, Tensor& h) {
   map(z, h, [](float x) { return x * sigma(gelu_argument(x)); });
 }
 
-void gelu_backward(Tensor& dh, const Tensor& z) {
+SHARDBOOK_VECTORS void gelu_backward(Tensor& dh, const Tensor& z) {
   chain(dh, z, [](float x) {
     const float argument = gelu_argument(x), share = sigma(argument);
     return share + x * share * sigma(-argument) * gelu_slope(x);

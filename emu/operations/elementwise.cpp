@@ -5,6 +5,7 @@
 
 #include "emu/operations/arrays.hpp"
 #include "emu/operations/host_memory.hpp"
+#include "emu/operations/vectors.hpp"
 #include "emu/slice_copies.hpp"
 #include "engine/device/runtime/operations/kernels.hpp"
 
@@ -12,7 +13,7 @@ namespace shard::kernels {
 
 using emu::flat;
 
-void relu(const Tensor& z, Tensor& h) {
+SHARDBOOK_VECTORS void relu(const Tensor& z, Tensor& h) {
   // Not xt::maximum, which takes the larger number where the other is NaN.
   const float* argument = TensorMemory::data(z);
   float* result = TensorMemory::data(h);
@@ -20,7 +21,7 @@ void relu(const Tensor& z, Tensor& h) {
   for (Index i = 0; i < size; ++i) result[i] = argument[i] <= 0.0F ? 0.0F : argument[i];
 }
 
-void relu_backward(Tensor& dh, const Tensor& z) {
+SHARDBOOK_VECTORS void relu_backward(Tensor& dh, const Tensor& z) {
   // Not xt::where, which branches at every element: signs are random, so half of the branches are mispredicted.
   float* gradient = TensorMemory::data(dh);
   const float* argument = TensorMemory::data(z);
@@ -28,23 +29,23 @@ void relu_backward(Tensor& dh, const Tensor& z) {
   for (Index i = 0; i < size; ++i) gradient[i] = argument[i] <= 0.0F ? 0.0F : gradient[i];
 }
 
-void add(Tensor& a, const Tensor& b) {
+SHARDBOOK_VECTORS void add(Tensor& a, const Tensor& b) {
   xt::noalias(flat(a)) += flat(b);
 }
 
-void subtract(Tensor& a, const Tensor& b) {
+SHARDBOOK_VECTORS void subtract(Tensor& a, const Tensor& b) {
   xt::noalias(flat(a)) -= flat(b);
 }
 
-void multiply(Tensor& a, const Tensor& b) {
+SHARDBOOK_VECTORS void multiply(Tensor& a, const Tensor& b) {
   xt::noalias(flat(a)) *= flat(b);
 }
 
-void scale(Tensor& t, float factor) {
+SHARDBOOK_VECTORS void scale(Tensor& t, float factor) {
   xt::noalias(flat(t)) *= factor;
 }
 
-void scaled_difference(Tensor& target, const Tensor& output, float factor) {
+SHARDBOOK_VECTORS void scaled_difference(Tensor& target, const Tensor& output, float factor) {
   xt::noalias(flat(target)) = factor * (flat(output) - flat(target));
 }
 

@@ -3,33 +3,34 @@
 #include <cmath>
 
 #include "emu/operations/host_memory.hpp"
+#include "emu/operations/vectors.hpp"
 #include "engine/device/runtime/operations/kernels.hpp"
 
 namespace shard::kernels {
 
 using emu::row_of;
 
-void rotate(Tensor& t, std::span<const Index> positions, const std::vector<double>& angles,
-            double direction) {
-  const Index half = std::ssize(angles), rows = t.extent(0), columns = t.extent(1);
-  for (Index i = 0; i < rows; ++i) {
-    float* row = row_of(t, i);
-    const auto position = static_cast<double>(positions[static_cast<std::size_t>(i) % positions.size()]);
-    for (Index j = 0; j < half; ++j) {
-      const double angle = position * angles[static_cast<std::size_t>(j)];
-      const double cosine = std::cos(angle), sine = direction * std::sin(angle);
-      for (Index head = 0; head < columns; head += 2 * half) {
-        float& a = row[head + j];
-        float& b = row[head + j + half];
-        const double x = a, y = b;
-        a = static_cast<float>(x * cosine - y * sine);
-        b = static_cast<float>(x * sine + y * cosine);
-      }
+SHARDBOOK_VECTORS void rotate(Tensor& t, std::span<const Index> positions, const std::vector<double>& angles,
+                              double direction) {
+  const Index rows = t.extent(0), columns = t.extent(1), of_sequence = std::ssize(positions);
+  const std::size_t half = angles.size();
+  std::vector<double> cosines(half), sines(half);
+  for (Index p = 0; p < of_sequence; ++p) {
+    for (std::size_t j = 0; j < half; ++j) {
+      const double angle = static_cast<double>(positions[static_cast<std::size_t>(p)]) * angles[j];
+      cosines[j] = std::cos(angle), sines[j] = direction * std::sin(angle);
     }
+    for (Index i = p; i < rows; i += of_sequence)  // the rows at this position
+      for (float *a = row_of(t, i), *end = a + columns; a < end; a += 2 * half)
+        for (std::size_t j = 0; j < half; ++j) {
+          const double x = a[j], y = a[j + half];
+          a[j] = static_cast<float>(x * cosines[j] - y * sines[j]);
+          a[j + half] = static_cast<float>(x * sines[j] + y * cosines[j]);
+        }
   }
 }
 
-void scatter_add_rows(Tensor& into, const Tensor& rows, const Indices& at) {
+SHARDBOOK_VECTORS void scatter_add_rows(Tensor& into, const Tensor& rows, const Indices& at) {
   const Index width = rows.extent(1);
   for (Index i = 0; i < at.size(); ++i) {
     if (at[i] == no_slot) continue;

@@ -1,10 +1,9 @@
 /// Sums, products and additions by rows and columns, and operations on attention's scores.
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 
 #include "emu/operations/host_memory.hpp"
+#include "emu/operations/vectors.hpp"
 #include "engine/device/runtime/operations/kernels.hpp"
 
 namespace shard::kernels {
@@ -13,19 +12,11 @@ using emu::row_of;
 
 namespace {
 
-constexpr float infinity = std::numeric_limits<float>::infinity();
-
-/// Folds each row: result[i] = f(result[i], a(i, c), b(i, c)), in ascending c, from `initial` on.
+/// result[i] = f(n, row i of a, row i of b), where rows have n elements.
 template <class F>
-void fold_rows(const Tensor& a, const Tensor& b, Tensor& result, float initial, const F& f) {
+void reduce_rows(const Tensor& a, const Tensor& b, Tensor& result, const F& f) {
   const Index rows = a.extent(0), columns = a.extent(1);
-  for (Index i = 0; i < rows; ++i) {
-    const float* left = row_of(a, i);
-    const float* right = row_of(b, i);
-    float value = initial;
-    for (Index c = 0; c < columns; ++c) value = f(value, left[c], right[c]);
-    TensorMemory::data(result)[i] = value;
-  }
+  for (Index i = 0; i < rows; ++i) TensorMemory::data(result)[i] = f(columns, row_of(a, i), row_of(b, i));
 }
 
 /// Folds each column: result[c] = f(result[c], a(i, c), b(i, c)), in ascending i, from 0 on.
@@ -70,24 +61,31 @@ void with_columns(Tensor& t, const Tensor& numbers, const F& f) {
   }
 }
 
-/// Calls f(row of the stack, row of t) for each row of a block of t.
+/// Calls f(number of the stack, number of t) for each number of a block of t: run by run of rows, which the cache
+/// keeps for all heads.
 template <class Stack, class T, class F>
-void for_each_head(Stack& stack, T& t, const HeadBlock& block, const F& f) {
+void for_each_in_heads(Stack& stack, T& t, const HeadBlock& block, const F& f) {
+  constexpr Index run = 64;
   const auto& [all, sequences, rows, d, heads] = block;
+  const Index width = t.extent(1), of_sequence = t.extent(0) / all;
   auto* of_stack = TensorMemory::data(stack);
-  for (Index s = sequences.begin; s < sequences.end; ++s)
-    for (Index head : heads)
-      for (Index row = rows.begin; row < rows.end; ++row, of_stack += d)
-        f(of_stack, row_of(t, s * (t.extent(0) / all) + row) + head * d);
+  for (Index s = sequences.begin; s < sequences.end; ++s, of_stack += std::ssize(heads) * rows.size() * d)
+    for (Index first = rows.begin; first < rows.end; first += run)
+      for (std::size_t h = 0; h < heads.size(); ++h) {
+        auto* x = of_stack + (static_cast<Index>(h) * rows.size() + first - rows.begin) * d;
+        auto* y = TensorMemory::data(t) + (s * of_sequence + first) * width + heads[h] * d;
+        const Index count = std::min(run, rows.end - first);
+        for (Index row = 0; row < count; ++row, x += d, y += width)
+          for (Index c = 0; c < d; ++c) f(x[c], y[c]);
+      }
 }
 
-/// base^(x − largest). A power of two is 2^fraction times 2^integer, which is exact for integers.
-float power(float x, float largest, ExponentialBase base) {
-  if (x == -infinity) return 0;
-  x -= largest;
-  if (base == ExponentialBase::e) return std::exp(x);
-  const float integer = std::fmin(std::fmax(std::rint(x), -300.0F), 300.0F);
-  return std::ldexp(std::exp2(x - integer), static_cast<int>(integer));
+/// base^(x − largest).
+float power(float x, float largest, const emu::Power& of_base) {
+  return x == -emu::infinity ? 0 : of_base(x - largest);
+}
+const emu::Power& powers_of(ExponentialBase base) {
+  return base == ExponentialBase::e ? emu::power_of_e : emu::power_of_two;
 }
 
 /// Calls f(i, row, begin, end) for each row of a stack of scores, whose elements from begin to end have
@@ -110,74 +108,84 @@ void map_between(float* row, Index n, Index begin, Index end, const F& f) {
 
 }  // namespace
 
-void row_sums(const Tensor& t, Tensor& sums) {
-  fold_rows(t, t, sums, 0, plus);
+SHARDBOOK_VECTORS void row_sums(const Tensor& t, Tensor& sums) {
+  reduce_rows(t, t, sums, [](Index n, const float* x, const float*) {
+    return emu::sum_of(n, [=](Index c) { return x[c]; });
+  });
 }
 
-void row_dots(const Tensor& a, const Tensor& b, Tensor& dots) {
-  fold_rows(a, b, dots, 0, plus_product);
+SHARDBOOK_VECTORS void row_dots(const Tensor& a, const Tensor& b, Tensor& dots) {
+  reduce_rows(a, b, dots, [](Index n, const float* x, const float* y) {
+    return emu::sum_of(n, [=](Index c) { return x[c] * y[c]; });
+  });
 }
 
-void row_max(const Tensor& t, Tensor& most) {
-  fold_rows(t, t, most, -infinity, [](float largest, float x, float) { return x > largest ? x : largest; });
+SHARDBOOK_VECTORS void row_max(const Tensor& t, Tensor& most) {
+  reduce_rows(t, t, most, [](Index n, const float* x, const float*) {
+    return emu::largest_of(n, [=](Index c) { return x[c]; });
+  });
 }
 
-void column_sums(const Tensor& t, Tensor& sums) {
+SHARDBOOK_VECTORS void column_sums(const Tensor& t, Tensor& sums) {
   fold_columns(t, t, sums, plus);
 }
 
-void column_dots(const Tensor& a, const Tensor& b, Tensor& dots) {
+SHARDBOOK_VECTORS void column_dots(const Tensor& a, const Tensor& b, Tensor& dots) {
   fold_columns(a, b, dots, plus_product);
 }
 
-void scale_rows(Tensor& t, const Tensor& factors) {
+SHARDBOOK_VECTORS void scale_rows(Tensor& t, const Tensor& factors) {
   with_rows(t, factors, [](float x, float factor) { return x * factor; });
 }
 
-void scale_columns(Tensor& t, const Tensor& factors) {
+SHARDBOOK_VECTORS void scale_columns(Tensor& t, const Tensor& factors) {
   with_columns(t, factors, [](float x, float factor) { return x * factor; });
 }
 
-void divide_rows(Tensor& t, const Tensor& divisors) {
+SHARDBOOK_VECTORS void divide_rows(Tensor& t, const Tensor& divisors) {
   with_rows(t, divisors, [](float x, float divisor) { return divisor == 0 ? 0 : x / divisor; });
 }
 
-void add_to_rows(Tensor& t, const Tensor& row) {
+SHARDBOOK_VECTORS void add_to_rows(Tensor& t, const Tensor& row) {
   with_columns(t, row, [](float x, float addend) { return x + addend; });
 }
 
-void add_to_columns(Tensor& t, const Tensor& column) {
+SHARDBOOK_VECTORS void add_to_columns(Tensor& t, const Tensor& column) {
   with_rows(t, column, [](float x, float addend) { return x + addend; });
 }
 
-void exponentials(Tensor& z, const Tensor& largest, ExponentialBase base) {
-  with_rows(z, largest, [base](float x, float most) { return power(x, most, base); });
+SHARDBOOK_VECTORS void exponentials(Tensor& z, const Tensor& largest, ExponentialBase base) {
+  const emu::Power of_base = powers_of(base);
+  with_rows(z, largest, [=](float x, float most) { return power(x, most, of_base); });
 }
 
-void powers_of_scores(Tensor& scores, const ScoreRule& rule, const Tensor* at_least, Tensor& largest,
-                      Tensor& sums) {
+SHARDBOOK_VECTORS void powers_of_scores(Tensor& scores, const ScoreRule& rule, const Tensor* at_least,
+                                        Tensor& largest, Tensor& sums) {
+  const emu::Power of_base = powers_of(rule.base);
+  const float scale = rule.scale;
   for_each_row(scores, rule, [&](Index i, float* row, Index begin, Index end) {
-    float most = at_least == nullptr ? -infinity : TensorMemory::data(*at_least)[i], sum = 0;
-    for (Index c = begin; c < end; ++c) most = rule.scale * row[c] > most ? rule.scale * row[c] : most;
-    map_between(row, scores.extent(2), begin, end, [&](float s) {
-      s = power(rule.scale * s, most, rule.base);
-      sum += s;
-      return s;
-    });
+    const float so_far = at_least == nullptr ? -emu::infinity : TensorMemory::data(*at_least)[i];
+    const float most =
+        std::max(so_far, emu::largest_of(end - begin, [=](Index c) { return scale * row[begin + c]; }));
+    map_between(row, scores.extent(2), begin, end, [=](float s) { return power(scale * s, most, of_base); });
     TensorMemory::data(largest)[i] = most;
-    TensorMemory::data(sums)[i] = sum;
+    TensorMemory::data(sums)[i] = emu::sum_of(end - begin, [=](Index c) { return row[begin + c]; });
   });
 }
 
-void softmax_of_scores(Tensor& scores, const ScoreRule& rule, const Tensor& largest, const Tensor& sums) {
+SHARDBOOK_VECTORS void softmax_of_scores(Tensor& scores, const ScoreRule& rule, const Tensor& largest,
+                                         const Tensor& sums) {
+  const emu::Power of_base = powers_of(rule.base);
+  const float scale = rule.scale;
   for_each_row(scores, rule, [&](Index i, float* row, Index begin, Index end) {
     const float most = TensorMemory::data(largest)[i], sum = TensorMemory::data(sums)[i];
     map_between(row, scores.extent(2), begin, end,
-                [&](float s) { return sum == 0 ? 0 : power(rule.scale * s, most, rule.base) / sum; });
+                [=](float s) { return sum == 0 ? 0 : power(scale * s, most, of_base) / sum; });
   });
 }
 
-void softmax_of_scores_backward(Tensor& dp, const Tensor& p, const Tensor& dots, float factor) {
+SHARDBOOK_VECTORS void softmax_of_scores_backward(Tensor& dp, const Tensor& p, const Tensor& dots,
+                                                  float factor) {
   const Index n = p.extent(2);
   for (Index i = 0; i < dots.size(); ++i) {
     const float dot = TensorMemory::data(dots)[i];
@@ -187,15 +195,12 @@ void softmax_of_scores_backward(Tensor& dp, const Tensor& p, const Tensor& dots,
   }
 }
 
-void stack_heads(const Tensor& t, const HeadBlock& block, Tensor& stack) {
-  for_each_head(stack, t, block,
-                [&](float* to, const float* from) { std::copy_n(from, block.head_dim, to); });
+SHARDBOOK_VECTORS void stack_heads(const Tensor& t, const HeadBlock& block, Tensor& stack) {
+  for_each_in_heads(stack, t, block, [](float& to, float from) { to = from; });
 }
 
-void add_heads(Tensor& into, const HeadBlock& block, const Tensor& stack) {
-  for_each_head(stack, into, block, [&](const float* from, float* to) {
-    for (Index c = 0; c < block.head_dim; ++c) to[c] += from[c];
-  });
+SHARDBOOK_VECTORS void add_heads(Tensor& into, const HeadBlock& block, const Tensor& stack) {
+  for_each_in_heads(stack, into, block, [](float from, float& to) { to += from; });
 }
 
 }  // namespace shard::kernels

@@ -1,9 +1,9 @@
 /// Operations on rows: softmax, top-k, and gathering, scattering and combining rows.
 
 #include <algorithm>
-#include <cmath>
 
 #include "emu/operations/host_memory.hpp"
+#include "emu/operations/vectors.hpp"
 #include "engine/device/runtime/operations/kernels.hpp"
 #include "engine/device/runtime/operations/top_k.hpp"
 
@@ -11,29 +11,28 @@ namespace shard::kernels {
 
 using emu::row_of;
 
-void softmax(Tensor& z) {
+SHARDBOOK_VECTORS void softmax(Tensor& z) {
   const Index n = z.extent(1);
   for (Index i = 0; i < z.extent(0); ++i) {
     float* row = row_of(z, i);
-    const float largest = *std::max_element(row, row + n);
-    float sum = 0;
-    for (Index c = 0; c < n; ++c) sum += row[c] = std::exp(row[c] - largest);
+    const float largest = emu::largest_of(n, [=](Index c) { return row[c]; });
+    for (Index c = 0; c < n; ++c) row[c] = emu::power_of_e(row[c] - largest);
+    const float sum = emu::sum_of(n, [=](Index c) { return row[c]; });
     for (Index c = 0; c < n; ++c) row[c] /= sum;
   }
 }
 
-void softmax_backward(Tensor& dp, const Tensor& p) {
+SHARDBOOK_VECTORS void softmax_backward(Tensor& dp, const Tensor& p) {
   const Index n = p.extent(1);
   for (Index i = 0; i < p.extent(0); ++i) {
     const float* probability = row_of(p, i);
     float* d = row_of(dp, i);
-    float sum = 0;
-    for (Index c = 0; c < n; ++c) sum += probability[c] * d[c];
+    const float sum = emu::sum_of(n, [=](Index c) { return probability[c] * d[c]; });
     for (Index c = 0; c < n; ++c) d[c] = probability[c] * (d[c] - sum);
   }
 }
 
-void add_numbers_to_rows(Tensor& t, std::span<const float> row) {
+SHARDBOOK_VECTORS void add_numbers_to_rows(Tensor& t, std::span<const float> row) {
   for (Index i = 0; i < t.extent(0); ++i) {
     float* to = row_of(t, i);
     for (std::size_t c = 0; c < row.size(); ++c) to[c] += row[c];
@@ -81,7 +80,7 @@ void scatter_rows(Tensor& into, const Tensor& rows, const Indices& at) {
     std::copy_n(row_of(rows, i), rows.extent(1), row_of(into, at[i]));
 }
 
-void scale_rows_at(Tensor& rows, const Tensor& factors, const Indices& at) {
+SHARDBOOK_VECTORS void scale_rows_at(Tensor& rows, const Tensor& factors, const Indices& at) {
   const Index count = rows.extent(0), width = rows.extent(1);
   for (Index i = 0; i < count; ++i) {
     const float factor = TensorMemory::data(factors)[at[i]];
@@ -90,7 +89,8 @@ void scale_rows_at(Tensor& rows, const Tensor& factors, const Indices& at) {
   }
 }
 
-void combine_rows(const Tensor& rows, const Indices& slots, const Tensor* weights, Index k, Tensor& sums) {
+SHARDBOOK_VECTORS void combine_rows(const Tensor& rows, const Indices& slots, const Tensor* weights, Index k,
+                                    Tensor& sums) {
   const Index m = sums.extent(0), d = sums.extent(1);
   std::ranges::fill(TensorMemory::span(sums), 0.0F);
   for (Index i = 0; i < m * k; ++i) {
@@ -102,13 +102,13 @@ void combine_rows(const Tensor& rows, const Indices& slots, const Tensor* weight
   }
 }
 
-void dot_rows(const Tensor& t, const Tensor& rows, const Indices& slots, Index k, Tensor& dots) {
+SHARDBOOK_VECTORS void dot_rows(const Tensor& t, const Tensor& rows, const Indices& slots, Index k,
+                                Tensor& dots) {
   const Index count = dots.size(), width = t.extent(1);
   for (Index i = 0; i < count; ++i) {
-    float sum = 0;
-    for (Index c = 0; c < width && slots[i] != no_slot; ++c)
-      sum += row_of(t, i / k)[c] * row_of(rows, slots[i])[c];
-    TensorMemory::data(dots)[i] = sum;
+    const bool has_slot = slots[i] != no_slot;
+    const float *x = row_of(t, i / k), *y = row_of(rows, has_slot ? slots[i] : 0);
+    TensorMemory::data(dots)[i] = emu::sum_of(has_slot ? width : 0, [=](Index c) { return x[c] * y[c]; });
   }
 }
 

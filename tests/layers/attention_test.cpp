@@ -180,13 +180,17 @@ TEST_CASE("numbers on the grid are rounded and limited, exponents to integers; r
   CHECK(real.exponents(tensor()).to_host() == values);
 }
 
-TEST_CASE("on the CPU, sums are in float32 and in ascending order") {
-  const Values values = {0x1p24F, 1, 1, -0x1p24F};  // another order, or float64, gives 1 or 2
-  CHECK(row_sums(matrix(1, 4, values)).to_host() == Values{0});
-  CHECK(column_sums(matrix(4, 1, values)).to_host() == Values{0});
+TEST_CASE("on the CPU, sums are in float32 and in a fixed order") {
+  // Ascending, the sum is 0; in halves, (0 + 2) + (1 + 3), it is 1; in float64 it is 2.
+  const Values values = {0x1p24F, 1, 1, -0x1p24F};
   const Values ones(4, 1);
-  CHECK(row_dots(matrix(1, 4, values), matrix(1, 4, ones)).to_host() == Values{0});
+  CHECK(row_sums(matrix(1, 4, values)).to_host() == Values{1});
+  CHECK(column_sums(matrix(4, 1, values)).to_host() == Values{0});
+  CHECK(row_dots(matrix(1, 4, values), matrix(1, 4, ones)).to_host() == Values{1});
   CHECK(column_dots(matrix(4, 1, values), matrix(4, 1, ones)).to_host() == Values{0});
+  Values far_apart(50);  // of every 16th number, one sum
+  far_apart[1] = 0x1p24F, far_apart[17] = far_apart[33] = 1, far_apart[49] = -0x1p24F;
+  CHECK(row_sums(matrix(1, 50, far_apart)).to_host() == Values{0});
 }
 
 }  // namespace shard::testing

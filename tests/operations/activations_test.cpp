@@ -65,6 +65,26 @@ TEST_CASE("gates, against float64") {
   }
 }
 
+TEST_CASE("a gate gives a number the same bits wherever it is, and NaN stays NaN") {
+  for (const Function& f : functions) {
+    CAPTURE(f.name);
+    for (std::size_t n = 1; n <= 40; ++n) {
+      const Values z(arguments.begin() + 7, arguments.begin() + 7 + static_cast<std::ptrdiff_t>(n));
+      const Values whole = value_of(f, z).to_host();
+      const Values slopes = f.backward(vector(Values(n, 1)), vector(z), SourceLine::current()).to_host();
+      const std::size_t last = n - 1;
+      CHECK(value_of(f, {z[last]}).to_host()[0] == whole[last]);
+      CHECK(f.backward(vector({1}), vector({z[last]}), SourceLine::current()).to_host()[0] == slopes[last]);
+      Values broken = z;
+      broken[n / 2] = nan;
+      CHECK(std::isnan(value_of(f, broken).to_host()[n / 2]));
+      CHECK(std::isnan(
+          f.backward(vector(Values(n, 1)), vector(broken), SourceLine::current()).to_host()[n / 2]));
+      CHECK(std::isnan(f.backward(vector(broken), vector(z), SourceLine::current()).to_host()[n / 2]));
+    }
+  }
+}
+
 TEST_CASE("derivatives of gates, against finite differences") {
   for (const Function& f : functions) {
     CAPTURE(f.name);

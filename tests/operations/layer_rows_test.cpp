@@ -137,6 +137,51 @@ TEST_CASE("exponentials of -infinity are 0, also in a row that has nothing else"
   }
 }
 
+TEST_CASE("exponentials at the ends of float32, against float64; NaN stays NaN") {
+  const Values z = {-88, -100, -103.9F, -105,    -1e38F, 1e-40F, -1e-40F,
+                    0,   88,   88.7F,   88.722F, 89,     1e38F,  infinity};
+  const auto n = static_cast<Index>(z.size());
+  const Values given = exponentials(matrix(1, n, z), vector({0}), ExponentialBase::e).to_host();
+  for (std::size_t i = 0; i < z.size(); ++i) {
+    CAPTURE(z[i]);
+    const double expected = std::exp(double{z[i]});
+    if (expected > double{std::numeric_limits<float>::max()}) CHECK(given[i] == infinity);
+    // Two ulp; of numbers below 2^-126 these are 2^-148.
+    else
+      CHECK(std::abs(given[i] - expected) <= expected * 0x1p-22 + 0x1p-148);
+  }
+  for (ExponentialBase base : {ExponentialBase::e, ExponentialBase::two})
+    for (float largest : {0.0F, nan})
+      CHECK(std::isnan(exponentials(vector({-nan}).reshaped({1, 1}), vector({largest}), base).to_host()[0]));
+}
+
+// The CPU has vectors of 4, 8 or 16 numbers, and a rest.
+TEST_CASE("rows of each length: sums, the largest number, and NaN at each place") {
+  for (Index n = 1; n <= 40; ++n) {
+    CAPTURE(n);
+    const HostTensor a = integers({1, n}, 0), b = integers({1, n}, 1);
+    float sum = 0, dot = 0;
+    for (std::size_t i = 0; i < a.values.size(); ++i) sum += a.values[i], dot += a.values[i] * b.values[i];
+    CHECK(row_sums(to_device(a)).to_host() == Values{sum});
+    CHECK(row_dots(to_device(a), to_device(b)).to_host() == Values{dot});
+    CHECK(dot_rows(to_device(a), to_device(b), shard::Indices(std::vector<Index>{0}), 1).to_host() ==
+          Values{dot});
+    for (std::size_t i = 0; i < a.values.size(); ++i) {
+      HostTensor peak = a, broken = a;
+      peak.values[i] = 1000, broken.values[i] = nan;
+      CHECK(row_max(to_device(peak)).to_host() == Values{1000});
+      CHECK(std::isnan(row_sums(to_device(broken)).to_host()[0]));
+      CHECK(std::isnan(row_dots(to_device(broken), to_device(b)).to_host()[0]));
+      for (float p : softmax(to_device(broken)).to_host()) CHECK(std::isnan(p));
+      const Tensor stack = to_device(broken).reshaped({1, 1, n});
+      const auto [powers, largest, sums] =
+          powers_of_scores(stack.clone(), {1, -n, n, ExponentialBase::e}, nullptr);
+      CHECK(std::isnan(powers.to_host()[i]));
+      CHECK(std::isnan(sums.to_host()[0]));
+    }
+  }
+}
+
 TEST_CASE("scores have powers in a band: masks are causal, or a window") {
   auto mask = [&](Index first, Index last) {
     return powers_of_scores(Tensor({1, 3, 4}), {1, first, last, ExponentialBase::e}).powers.to_host();
@@ -205,6 +250,27 @@ TEST_CASE("heads as a stack: those of each sequence, one behind the other, also 
   Values only_last(24, 1);
   only_last[22] = 6, only_last[23] = 7;
   CHECK(other.to_host() == only_last);
+}
+
+TEST_CASE("stacks of many rows, in heads of one column and of more") {
+  const Index of_sequence = 150;
+  const HostTensor t = integers({2 * of_sequence, 6}, 0), before = integers({2 * of_sequence, 6}, 1);
+  for (Index d : {1, 3}) {
+    const HeadBlock block{2, {0, 2}, {3, of_sequence}, d, {1, 0, 1}};
+    const Tensor stack = stack_heads(to_device(t), block);
+    Tensor sums = to_device(before);
+    add_heads(stack, block, sums);
+    Values stacked, added = before.values;
+    for (Index s = 0; s < 2; ++s)
+      for (Index head : block.heads)
+        for (Index row = s * of_sequence + 3; row < (s + 1) * of_sequence; ++row)
+          for (Index c = head * d; c < (head + 1) * d; ++c) {
+            stacked.push_back(at(t, {row, c}));
+            added[static_cast<std::size_t>(row * 6 + c)] += at(t, {row, c});
+          }
+    CHECK(stack.to_host() == stacked);
+    CHECK(sums.to_host() == added);
+  }
 }
 
 TEST_CASE("heads that a matrix does not have are refused") {

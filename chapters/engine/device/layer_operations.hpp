@@ -8,8 +8,8 @@ namespace shard {
 
 /// \name Sums, scales and addends by rows and by columns
 /// Matrices have m rows and n columns. A vector (m) has one number for each row, and a vector (n) one for each
-/// column. Sums are float32, and add in a fixed order, so they are reproducible: on the CPU in ascending order of the
-/// index. All throw Error argument when shapes do not fit.
+/// column. Sums are float32, and add in a fixed order, so they are reproducible: on the CPU, those of columns in ascending
+/// order, and those of rows as 16 sums, of every 16th number each. All throw Error argument when shapes do not fit.
 /// @{
 
 /// The sum of each row, (m).
