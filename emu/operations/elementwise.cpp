@@ -42,7 +42,7 @@ SHARDBOOK_VECTORS void multiply(Tensor& a, const Tensor& b) {
 }
 
 SHARDBOOK_VECTORS void scale(Tensor& t, float factor) {
-  xt::noalias(flat(t)) *= factor;
+  if (factor != 1) xt::noalias(flat(t)) *= factor;  // as scores of T5
 }
 
 SHARDBOOK_VECTORS void scaled_difference(Tensor& target, const Tensor& output, float factor) {

@@ -75,8 +75,11 @@ void for_each_in_heads(Stack& stack, T& t, const HeadBlock& block, const F& f) {
         auto* x = of_stack + (static_cast<Index>(h) * rows.size() + first - rows.begin) * d;
         auto* y = TensorMemory::data(t) + (s * of_sequence + first) * width + heads[h] * d;
         const Index count = std::min(run, rows.end - first);
-        for (Index row = 0; row < count; ++row, x += d, y += width)
-          for (Index c = 0; c < d; ++c) f(x[c], y[c]);
+        if (d == 1)  // without a loop for each number
+          for (Index row = 0; row < count; ++row) f(x[row], y[row * width]);
+        else
+          for (Index row = 0; row < count; ++row, x += d, y += width)
+            for (Index c = 0; c < d; ++c) f(x[c], y[c]);
       }
 }
 
