@@ -3,7 +3,6 @@
 /// Functions of float32 for loops that the compiler turns into vector instructions. Each processor computes the
 /// same bits: a sum has a fixed order, and a product is not fused with a sum (-ffp-contract=off).
 
-#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstdint>
