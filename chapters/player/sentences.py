@@ -71,6 +71,7 @@ class Sentences:
         text = {"compute": self.computes, "wait": self.waits, "call": self.calls}[step.kind](step)
         it = "it" if step.is_of_one else "they"
         uses = [f"{made_by(*what, it)} {link(made)}" for what, made in step.uses.items()]
+        uses = uses if len(uses) < 5 else [*uses[:3], f"{len(uses) - 3} more"]
         return text + (f" {it.capitalize()} use{'s' if step.is_of_one else ''} {listed(uses)}." if uses else "")
 
     def of_group(self, begin, end):
