@@ -1,6 +1,7 @@
 #include "emu/messages.hpp"
 
 #include "emu/operations/arrays.hpp"
+#include "engine/device/runtime/notes.hpp"
 #include "engine/device/this_device.hpp"
 
 namespace shard::emu {
@@ -24,7 +25,8 @@ Channel channel_of(Index message) {
 
 void post(Call& call, int to, std::span<const float> values, Index message) {
   Group& group = call.group();
-  ledger().sent(group.id(), call.request.collective(), {1, static_cast<Index>(values.size_bytes())});
+  runtime::note_sent(call.request, group.id(), call.request.collective(),
+                     {1, static_cast<Index>(values.size_bytes())}, group.member(to));
   group.track(call.messages(), group.wire().send(to, tag_of(group, message), values), Side::sending,
               channel_of(message), to);
 }

@@ -6,6 +6,7 @@
 #include "cuda/success.hpp"
 #include "engine/device/books/collective_costs.hpp"
 #include "engine/device/runtime/collective_bodies.hpp"
+#include "engine/device/runtime/notes.hpp"
 
 namespace shard::cuda {
 
@@ -52,7 +53,7 @@ Task all_to_all(Call& call) {
     parts[d] = {mine[d].begin * of_one, mine[d].end * of_one};
     sizes[d] = parts[d].size();
   }
-  ledger().sent(call.group().id(), Collective::all_to_all, pairwise_all_to_all(sizes, call.me()));
+  note_sent(call.request, call.group().id(), Collective::all_to_all, pairwise_all_to_all(sizes, call.me()));
   const cudaStream_t stream = collectives_of(call.group()).stream;
   LaunchIn launch(stream, call);
   Tensor outgoing = packed_on(stream, std::move(t), split_axis, mine);

@@ -9,6 +9,7 @@
 #include "cuda/success.hpp"
 #include "engine/device/books/collective_costs.hpp"
 #include "engine/device/runtime/collective_bodies.hpp"
+#include "engine/device/runtime/notes.hpp"
 
 namespace shard::cuda {
 
@@ -92,7 +93,8 @@ Task all_reduce(Call& call) {
   co_await call.agreement();
   const Index size = call.tensor.size();
   if (call.devices() == 1 || size == 0) co_return;
-  ledger().sent(call.group().id(), Collective::all_reduce, ring_all_reduce(size, call.devices(), call.me()));
+  note_sent(call.request, call.group().id(), Collective::all_reduce,
+            ring_all_reduce(size, call.devices(), call.me()));
   const auto [comm, stream] = collectives_of(call.group());
   LaunchIn launch(stream, call);
   float* data = data_on(stream, call.tensor);
@@ -106,8 +108,8 @@ Task reduce_scatter(Call& call) {
   call.announce(MayDiffer::nothing());
   co_await call.agreement();
   if (call.devices() == 1 || call.tensor.size() == 0) co_return;
-  ledger().sent(call.group().id(), Collective::reduce_scatter,
-                ring_reduce_scatter(sizes_of(slices), call.me()));
+  note_sent(call.request, call.group().id(), Collective::reduce_scatter,
+            ring_reduce_scatter(sizes_of(slices), call.me()));
   const auto me = static_cast<std::size_t>(call.me());
   const cudaStream_t stream = collectives_of(call.group()).stream;
   LaunchIn launch(stream, call);
@@ -128,7 +130,8 @@ Task all_gather(Call& call) {
   const std::vector<Range> slices = cut(extents);
   const Shape whole = with_extent(t.shape(), axis, slices.back().end);
   const std::vector<Range> elements = scaled(slices, num_elements(with_extent(whole, axis, 1)));
-  ledger().sent(call.group().id(), Collective::all_gather, ring_all_gather(sizes_of(elements), call.me()));
+  note_sent(call.request, call.group().id(), Collective::all_gather,
+            ring_all_gather(sizes_of(elements), call.me()));
   const cudaStream_t stream = collectives_of(call.group()).stream;
   LaunchIn launch(stream, call);
   Tensor row = std::move(call.buffer);
@@ -152,8 +155,8 @@ Task broadcast(Call& call) {
   if (call.me() != root) call.tensor = make_on(stream, shape);
   const Index size = num_elements(shape);
   if (size == 0) co_return;
-  ledger().sent(call.group().id(), Collective::broadcast,
-                tree_broadcast(size, call.devices(), call.me(), root));
+  note_sent(call.request, call.group().id(), Collective::broadcast,
+            tree_broadcast(size, call.devices(), call.me(), root));
   float* data = data_on(stream, call.tensor);
   SHARDBOOK_CHECK(ncclBroadcast(data, data, count(size), ncclFloat, root, comm, stream));
 }
@@ -165,7 +168,7 @@ Task barrier(Call& call) {
   co_await events_of(call).end;
   call.announce(MayDiffer::all());
   co_await call.agreement();
-  ledger().sent(call.group().id(), Collective::barrier, tree_barrier(call.devices(), call.me()));
+  note_sent(call.request, call.group().id(), Collective::barrier, tree_barrier(call.devices(), call.me()));
 }
 
 Task send_async(Call& call) {
@@ -189,7 +192,7 @@ Task send_async(Call& call) {
   NcclGroupCall together;
   const ncclComm_t comm = collectives_of(call.group()).comm;
   if (target && src.size() > 0) {
-    ledger().sent(call.group().id(), Collective::send_async, {1, src.bytes()});
+    note_sent(call.request, call.group().id(), Collective::send_async, {1, src.bytes()});
     SHARDBOOK_CHECK(ncclSend(from, count(src.size()), ncclFloat, *target, comm, stream));
   }
   if (source && dst.size() > 0)

@@ -11,6 +11,7 @@
 #include "cuda/nccl/connections.hpp"
 #include "cuda/success.hpp"
 #include "engine/device/runtime/collective_bodies.hpp"
+#include "engine/device/runtime/notes.hpp"
 
 namespace shard::cuda {
 
@@ -25,7 +26,7 @@ void launch_send(Link& link, Call& call) {
   LaunchIn launch(stream, call);
   ++link.launched;
   if (call.tensor.size() == 0) return;
-  ledger().sent(call.group().id(), Collective::send, {1, call.tensor.bytes()});
+  note_sent(call.request, call.group().id(), Collective::send, {1, call.tensor.bytes()});
   SHARDBOOK_CHECK(ncclSend(data_on(stream, std::as_const(call.tensor)),
                            static_cast<std::size_t>(call.tensor.size()), ncclFloat, link.rank_of_peer(), comm,
                            stream));

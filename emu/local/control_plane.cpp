@@ -67,6 +67,10 @@ int number_of_devices() {
 }  // namespace
 }  // namespace runtime
 
+bool devices_share_a_process() {
+  return true;
+}
+
 void local::run_job(int devices, const std::function<void(Communicator& world)>& body, Absence* absence) {
   int argc = 0;
   char** argv = nullptr;

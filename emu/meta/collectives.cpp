@@ -10,6 +10,7 @@
 #include "engine/device/books/collective_costs.hpp"
 #include "engine/device/books/products_by.hpp"
 #include "engine/device/runtime/collective_bodies.hpp"
+#include "engine/device/runtime/notes.hpp"
 
 namespace shard::runtime {
 
@@ -53,7 +54,7 @@ namespace {
 /// `is_even`: every member sends as much.
 void book(const Call& call, Collective collective, const Traffic& sent, bool is_even) {
   if (!is_even) call.group().wire().treats_members_differently();
-  if (sent.messages > 0) ledger().sent(call.group().id(), collective, sent);
+  if (sent.messages > 0) note_sent(call.request, call.group().id(), collective, sent);
 }
 
 bool are_equal(const std::vector<Index>& sizes) {
@@ -198,7 +199,7 @@ Task send(Call& call) {
   const std::vector<Index> numbers = numbers_of(t.shape());
   const bool is_rendezvous = call.request.function == Request::send;
   call.group().post(call.messages(), Channel::message_shape, call.peer(), numbers, is_rendezvous);
-  if (t.size() > 0) ledger().sent(call.group().id(), Collective::send, message_of(t));
+  if (t.size() > 0) note_sent(call.request, call.group().id(), Collective::send, message_of(t));
   co_await call.messages();
 }
 

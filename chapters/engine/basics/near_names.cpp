@@ -55,11 +55,14 @@ std::string did_you_mean(const std::string& name, const std::vector<std::string>
   std::vector<std::pair<std::size_t, std::string>> near;
   for (const std::string& one : there) {
     const std::string known = plain(one);
-    const bool is_part = given.size() >= least_part && known.find(given) != std::string::npos;
-    const std::size_t distance = is_part ? 1 : edits(given, known);
+    const std::size_t place = given.size() < least_part ? std::string::npos : known.find(given);
+    const bool is_part = place != std::string::npos;
+    const std::size_t distance = place == 0 ? 0 : is_part ? 1 : edits(given, known);
     if (distance <= std::max<std::size_t>(1, (given.size() + 1) / 3)) near.emplace_back(distance, one);
   }
   std::ranges::sort(near);
+  if (!near.empty() && near.front().first == 0)  // it is how a name begins
+    std::erase_if(near, [](const auto& one) { return one.first > 0; });
   if (near.size() > shown) near.resize(shown);
   std::string text;
   for (std::size_t i = 0; i < near.size(); ++i)

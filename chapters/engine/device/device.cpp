@@ -6,6 +6,8 @@
 
 #include <array>
 
+#include "engine/device/books/memory.hpp"
+
 namespace shard {
 
 namespace {
@@ -66,6 +68,11 @@ std::string place_of_call(Index number, SourceLine where, bool is_counted) {
   if (!where.is_known()) return fmt::format("{}call {}", is_counted ? "" : "after ", number);
   return is_counted ? fmt::format("call {} at {}", number, to_string(where))
                     : fmt::format("after call {}, at {}", number, to_string(where));
+}
+
+std::string_view backend() {
+  if (devices_share_a_process()) return tensors_have_elements() ? "local" : "meta";
+  return traffic_is_booked() ? "cuda" : "emu";
 }
 
 Future<CallResult> done(CallResult result) {

@@ -69,6 +69,7 @@ struct Request {
   SourceLine where = {};            ///< the line that made the call
   Shape shape = {};                 ///< of the argument, before the call works in its memory
   Index call = 0;                   ///< the call's number among this device's calls
+  Index event = -1;                 ///< the number by which a recorder knows the call; -1 without one
 
   bool is_counted() const { return function <= post_receive; }
   /// The collective under which the ledger books the call's messages.
@@ -277,6 +278,10 @@ void set_agreement(bool is_on);
 /// Whether bytes and messages are booked from closed forms, since NCCL does not report what it sends. Otherwise
 /// each message is counted.
 bool traffic_is_booked();
+/// Whether all devices of a job are in this process.
+bool devices_share_a_process();
+/// "emu", "local", "meta" or "cuda".
+std::string_view backend();
 /// @}
 
 }  // namespace shard

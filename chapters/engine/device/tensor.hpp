@@ -84,6 +84,8 @@ class Tensor {
   std::vector<float> to_host() const;
   /// The same, as they are now, to be read later.
   Later<std::vector<float>> to_host_later() const;
+  /// What tells tensors apart, as long as they live: the same for all tensors on one memory, null without elements.
+  const void* memory() const { return storage_.get(); }
   /// Books the memory under another purpose from now on.
   void charge_to(Purpose purpose);
 

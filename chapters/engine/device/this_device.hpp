@@ -22,6 +22,7 @@ class Device {
   int id;                     ///< in the job; 0 before a job begins
   SourceLine open_call;       ///< the line of the outermost call that runs now
   bool is_inference = false;  ///< then tapes keep no activations (engine/engines/tape.hpp)
+  bool is_observed = false;   ///< there are observers (books/observer.hpp)
 
   /// The device's only object of this type, made at the first call.
   template <class Part>

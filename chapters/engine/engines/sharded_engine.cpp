@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include "engine/device/books/doing.hpp"
+#include "engine/device/books/observer.hpp"
+
 namespace shard {
 
 Gradients::Gradients() = default;
@@ -12,6 +15,7 @@ Gradients::~Gradients() = default;
 void Gradients::put(const std::string& name, Placed gradient, SourceLine where) {
   gradient.charge_to(Purpose::gradients);
   gradient.put_at = where;
+  if (device().is_observed) note_name(gradient.local(), name);
   insert_or_assign(name, std::move(gradient));
 }
 
@@ -36,9 +40,11 @@ const Tensor& Gradients::of_parameter(const std::string& name, const Shape& rows
 Gradients ShardedEngine::forward_backward(Tensor x, const LossGradient& loss_gradient) {
   Tensor dout;
   {
+    const Doing::Within within(Phase::forward);
     Placed out = forward(std::move(x));
     if (out.is_here()) dout = loss_gradient(out.local(), out.first_row());
   }  // the output is no longer needed
+  const Doing::Within within(Phase::backward);
   return backward(std::move(dout));
 }
 
@@ -174,22 +180,24 @@ template Sharded<1> ShardedEngine::load_sharded<1>(const Checkpoint&, const std:
 Sharded<0> ShardedEngine::in_pieces(Sharded<0> x, Index pieces, const LossGradient& loss_gradient,
                                     const std::function<Placed(Sharded<0>)>& forward,
                                     const std::function<Sharded<0>(Tensor)>& backward) {
-  auto there_and_back = [&](Sharded<0> piece) {
+  auto there_and_back = [&](Sharded<0> piece, Index micro_batch) {
     Tensor dout;
     {
+      const Doing::Within within(Phase::forward, micro_batch);
       Placed out = forward(std::move(piece));
       dout = loss_gradient(out.local(), out.first_row());
     }  // the output is no longer needed
+    const Doing::Within within(Phase::backward, micro_batch);
     return backward(std::move(dout));
   };
-  if (pieces == 1) return there_and_back(std::move(x));
+  if (pieces == 1) return there_and_back(std::move(x), 0);
   Sharded<0> dx;
   if (wants_input_grad()) dx = my_rows(Tensor::uninitialized(x.local().shape()), x);  // (b, D)
   for (int m = 0; m < pieces; ++m) {
     Range rows = part(x.local().extent(0), static_cast<int>(pieces), m);
     Tensor piece = slice(x.local(), 0, rows.begin, rows.end);  // (b/M, D)
     Sharded<0> dpiece =
-        there_and_back({x.group(), std::move(piece), x.global_shape(), x.offset() + rows.begin});
+        there_and_back({x.group(), std::move(piece), x.global_shape(), x.offset() + rows.begin}, m);
     if (wants_input_grad()) assign(Rows(dx.parameter(), rows.begin, rows.end), dpiece.local());
   }
   return dx;

@@ -5,6 +5,7 @@
 #include <concepts>
 #include <type_traits>
 
+#include "engine/device/this_device.hpp"
 #include "engine/layouts/mesh.hpp"
 
 namespace shard {
@@ -27,6 +28,8 @@ template <class T>
 inline constexpr int axis_of = -1;
 template <int Axis>
 inline constexpr int axis_of<Sharded<Axis>> = Axis;
+template <class T>
+inline constexpr const char* letter_of_slice = "S";
 template <class T>
 concept Slice = (axis_of<std::remove_cvref_t<T>> >= 0);
 template <class T>
@@ -78,6 +81,9 @@ void require_part(const Shape& local, const Ranges& mine, const Shape& global);
 void require_same_owner(const char* call, const LayoutBase& a, int a_owner, int b_owner);
 /// \throws Error argument unless both groups have the same devices in the same order.
 void require_same_group(const char* call, const LayoutBase& a, const LayoutBase& b);
+/// Tells observers how a tensor lies, if there are any.
+template <class L>
+void note(const L& laid);
 /// Compares what a collective returned with what its layout says. \throws Error internal when they differ
 void require_result(const char* call, const Shape& expected, const Shape& given);
 /// The shape of this device's part of a tensor cut along `axis` over the group, by the rule of split.hpp.
@@ -124,7 +130,9 @@ class ReplicatedFactor : public detail::LayoutBase {
   ReplicatedFactor() = default;
   /// `whole`: the matrix, of shape `global`, or to_bf16's result for it.
   ReplicatedFactor(Communicator& group, Tensor whole, Shape global, bool is_in_bf16)
-      : LayoutBase(group, std::move(whole), std::move(global)), is_in_bf16_(is_in_bf16) {}
+      : LayoutBase(group, std::move(whole), std::move(global)), is_in_bf16_(is_in_bf16) {
+    detail::note(*this);
+  }
 
  private:
   friend struct detail::Access;
@@ -145,6 +153,7 @@ class Sharded : public detail::LayoutBase {
       : LayoutBase(group, std::move(slice), std::move(global)), offset_(offset) {
     const CallSite call(where);
     detail::require_slice(local_.shape(), global_, Axis, offset_);
+    detail::note(*this);
   }
   const Tensor& local() const& { return local_; }
   Tensor local() && { return std::move(local_); }
@@ -292,9 +301,31 @@ struct Access {
     laid.global_ = std::move(global);
     if constexpr (Slice<L>) laid.offset_ = place;
     if constexpr (std::same_as<L, Owned>) laid.owner_ = static_cast<int>(place);
+    note(laid);
     return laid;
   }
 };
+
+/// The letter of a layout over one group.
+template <class L>
+std::string letter() {
+  if constexpr (axis_of<L> >= 0) return letter_of_slice<L> + std::to_string(axis_of<L>);
+  if constexpr (std::same_as<L, Partial>) return "P";
+  if constexpr (std::same_as<L, Owned>) return "O";
+  return "R";
+}
+/// Tells observers how a tensor lies over one group. `part`: this device's, along `axis` from `place` on.
+void note_over_group(const LayoutBase& laid, const Tensor& local, const std::string& letter, int axis,
+                     Index place);
+
+template <class L>
+void note(const L& laid) {
+  if (!device().is_observed) return;
+  if constexpr (requires { laid.note_letters(); })
+    laid.note_letters();
+  else
+    note_over_group(laid, Access::tensor(laid), letter<L>(), axis_of<L>, Access::place(laid));
+}
 
 template <class L>
 inline constexpr bool always_false = false;

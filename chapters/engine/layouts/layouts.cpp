@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
+#include "engine/device/books/observer.hpp"
 #include "engine/layouts/mesh.hpp"
 #include "engine/layouts/placed.hpp"
 
@@ -77,6 +80,29 @@ void require_result(const char* call, const Shape& expected, const Shape& given)
     refuse(Code::internal, call, to_string(expected) + " as its result", to_string(given));
 }
 
+void note_over_group(const LayoutBase& laid, const Tensor& local, const std::string& letter, int axis,
+                     Index place) {
+  if (local.memory() == nullptr) return;
+  Lying lying{.group = laid.group().group_id(), .letters = {letter}, .whole = laid.global_shape()};
+  for (Index extent : lying.whole) lying.mine.push_back({0, extent});
+  if (axis >= 0) lying.mine.at(static_cast<std::size_t>(axis)) = {place, place + local.extent(axis)};
+  note_layout(local, lying);
+}
+
+/// A tensor may lie by no rule of cuts: then no cut fits its extents.
+void note_on_mesh(const LayoutBase& laid, const Tensor& local, std::vector<std::string> axes,
+                  std::vector<std::string> letters, const std::vector<MeshCut>& cuts) {
+  if (local.memory() == nullptr) return;
+  Lying lying{laid.group().group_id(), std::move(axes), std::move(letters), laid.global_shape()};
+  const bool is_divisible = std::ranges::none_of(cuts, [&](const MeshCut& cut) {
+    return cut.dimension >= std::ssize(lying.whole) ||
+           (cut.pieces > 0 && lying.whole[static_cast<std::size_t>(cut.dimension)] % cut.pieces != 0);
+  });
+  if (is_divisible) lying.mine = ranges_after(cuts, lying.whole);
+  if (!std::ranges::equal(local.shape(), lying.mine, {}, {}, &Range::size)) lying.mine.clear();
+  note_layout(local, lying);
+}
+
 Shape my_part_of(const Communicator& group, Shape global, int axis) {
   Index& extent = global.at(static_cast<std::size_t>(axis));
   extent = part(extent, group.num_devices(), group.device_id()).size();
@@ -119,12 +145,14 @@ Replicated::Replicated(Communicator& group, Tensor whole, SourceLine where) {
   group_ = &group;
   global_ = whole.shape();
   local_ = std::move(whole);
+  detail::note(*this);
 }
 
 Partial::Partial(Communicator& group, Tensor addend) {
   group_ = &group;
   global_ = addend.shape();
   local_ = std::move(addend);
+  detail::note(*this);
 }
 
 Owned::Owned(Communicator& group, Tensor whole_or_nothing, Shape global, int owner, SourceLine where)
@@ -139,6 +167,7 @@ Owned::Owned(Communicator& group, Tensor whole_or_nothing, Shape global, int own
            to_string(whole_or_nothing.shape()));
   local_ = std::move(whole_or_nothing);
   global_ = std::move(global);
+  detail::note(*this);
 }
 
 Owned Owned::mine(Communicator& group, Tensor whole) {

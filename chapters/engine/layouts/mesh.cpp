@@ -10,6 +10,8 @@
 #include <set>
 
 #include "engine/basics/near_names.hpp"
+#include "engine/device/books/observer.hpp"
+#include "engine/device/this_device.hpp"
 
 namespace shard {
 
@@ -179,7 +181,9 @@ Communicator& Mesh::axes(const std::vector<std::string>& names, SourceLine where
   for (const MeshAxis& axis : joined) key = key * axis.size + place(axis.name);
   for (const MeshAxis& axis : shape_.axes())
     if (std::ranges::find(joined, axis) == joined.end()) color = color * axis.size + place(axis.name);
-  return *(groups_[name] = split(color, key, where));
+  Communicator& made = *(groups_[name] = split(color, key, where));
+  if (device().is_observed) note_group(made.group_id(), name);
+  return made;
 }
 
 std::map<std::string, Traffic> Mesh::sent_along() const {

@@ -32,6 +32,8 @@ namespace detail {
 
 template <int Dimension>
 inline constexpr int axis_of<OfWholePieces<Dimension>> = Dimension;
+template <int Dimension>
+inline constexpr const char* letter_of_slice<OfWholePieces<Dimension>> = "W";
 template <class L>
 inline constexpr bool keeps_pieces = false;
 template <int Dimension>
@@ -89,6 +91,9 @@ void add_cut(std::vector<MeshCut>& cuts, const Mesh& mesh, const std::string& ax
   if constexpr (Slice<L>)
     cuts.push_back({axis_of<L>, &mesh.axis(axis), keeps_pieces<L> ? mesh.pieces(axis) : 0});
 }
+/// Tells observers how a tensor on a mesh lies.
+void note_on_mesh(const LayoutBase& laid, const Tensor& local, std::vector<std::string> axes,
+                  std::vector<std::string> letters, const std::vector<MeshCut>& cuts);
 template <Letter L>
 void verify_copies(Communicator& axis, const Tensor& t) {
   if constexpr (std::same_as<L, Replicated>) axis.verify_replicated(t);
@@ -158,6 +163,10 @@ class OnMesh<MeshAxes<Axis...>, Letters...> : public detail::LayoutBase {
   }
   /// The indices of the whole tensor that this device has.
   std::vector<Range> ranges() const { return ranges_after(cuts(mesh()), global_); }
+  /// Tells observers how the tensor lies.
+  void note_letters() const {
+    detail::note_on_mesh(*this, local_, Axes::names(), {detail::letter<Letters>()...}, cuts(mesh()));
+  }
   /// Whether this device is the first of those that hold the same elements.
   bool is_first_copy() const {
     return ((!std::same_as<Letters, Replicated> || mesh().place(Axis::name) == 0) && ...);

@@ -2,11 +2,24 @@
 
 #include <set>
 
+#include "engine/device/books/doing.hpp"
+
 namespace shard {
 
 using Kind = Action::Kind;
 
+namespace {
+
+/// The pass that an action belongs to: messages of activations are of the forward pass.
+Phase phase_of(const Action& a) {
+  const bool is_forward = a.is_work() ? a.kind == Kind::forward : a.flow == Flow::activation;
+  return is_forward ? Phase::forward : Phase::backward;
+}
+
+}  // namespace
+
 void Interpreter::act(const Action& a) {
+  const Doing::Within within(phase_of(a), a.micro_batch, a.stage);
   if (a.kind == Kind::forward) forward(a.micro_batch, a.stage);
   if (a.kind == Kind::backward) backward(a.micro_batch, a.stage);
   if (a.kind == Kind::backward_input) backward_input(a.micro_batch, a.stage);

@@ -57,6 +57,11 @@ std::optional<Fault> fault_from(const std::string& text) {
   return fault;
 }
 
+std::string text_of(const Fault& fault) {
+  return fmt::format("device={},call={},kind={}", fault.device, fault.call,
+                     kinds[static_cast<std::size_t>(fault.kind)]);
+}
+
 void FaultyCommunicator::strike() const {
   const Fault::Kind kind = fault_.kind;
   if (kind == Fault::Kind::kill || kind == Fault::Kind::exit) let_others_wait();

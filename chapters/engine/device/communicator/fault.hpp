@@ -26,6 +26,8 @@ struct Fault {
 
 /// Parses "device=2,call=17,kind=kill". Nothing for any other text.
 std::optional<Fault> fault_from(const std::string& text);
+/// The same text of a fault.
+std::string text_of(const Fault& fault);
 
 /// The result of a call that was skipped: its argument; zeros for a post_receive.
 CallResult result_of_skipped(Request&& request);

@@ -16,38 +16,86 @@ std::vector<Observer*>& observers() {
 
 Observation::Observation(Observer& observer) : observer_(observer) {
   observers().push_back(&observer);
+  device().is_observed = true;
 }
 Observation::~Observation() {
   std::erase(observers(), &observer_);
+  device().is_observed = !observers().empty();
+}
+
+void note_layout(const Tensor& local, const Lying& lying) {
+  for (Observer* o : observers()) o->laid(local, lying);
+}
+void note_name(const Tensor& tensor, const std::string& name) {
+  for (Observer* o : observers()) o->named(tensor, name);
+}
+void note_group(Index group, const std::string& name) {
+  for (Observer* o : observers()) o->group_named(group, name);
+}
+void note_section(const std::string& name, bool is_step) {
+  for (Observer* o : observers()) o->section(name, is_step);
 }
 
 namespace runtime {
 
-void note_product(Operand a, Operand b, const Tensor& c, bool accumulates, Index flops) {
-  ledger().computed(flops);
-  for (Observer* o : observers()) o->product(a, b, c, accumulates);
-}
-
-void note_elementwise(std::string_view function, Index elements) {
-  for (Observer* o : observers()) o->elementwise(function, elements);
-}
-
-void note_allocation(Purpose purpose, Index bytes) {
+void note_allocation(const void* memory, Purpose purpose, Index bytes) {
   ledger().allocated(purpose, bytes);
-  for (Observer* o : observers()) o->allocated(purpose, bytes);
+  for (Observer* o : observers()) {
+    o->allocated(purpose, bytes);
+    o->made(memory, purpose, bytes);
+  }
 }
 
-void note_release(Purpose purpose, Index bytes) {
+void note_release(const void* memory, Purpose purpose, Index bytes) {
   ledger().released(purpose, bytes);
-  for (Observer* o : observers()) o->released(purpose, bytes);
+  for (Observer* o : observers()) {
+    o->released(purpose, bytes);
+    o->freed(memory);
+  }
 }
 
-void note_move(Purpose from, Purpose to, Index bytes) {
+void note_move(const void* memory, Purpose from, Purpose to, Index bytes) {
   ledger().moved(from, to, bytes);
   for (Observer* o : observers()) {
     o->released(from, bytes);
     o->allocated(to, bytes);
+    o->moved(memory, to);
   }
+}
+
+void note_sent(const Request& call, std::int64_t group, Collective collective, const Traffic& messages,
+               std::optional<int> to) {
+  ledger().sent(group, collective, messages);
+  for (Observer* o : observers()) o->sent(call.event, to.value_or(-1), messages);
+}
+
+Noted::Noted(std::string_view function, Index elements, std::span<const Tensor* const> from, const Tensor* to)
+    : is_observed_(device().is_observed) {
+  if (!is_observed_) return;
+  for (Observer* o : observers()) o->elementwise(function, elements);
+  begin(function, from, to);
+}
+
+Noted::Noted(Operand a, Operand b, const Tensor& c, bool accumulates, Index flops)
+    : is_observed_(device().is_observed) {
+  ledger().computed(flops);
+  if (!is_observed_) return;
+  for (Observer* o : observers()) o->product(a, b, c, accumulates);
+  const std::array<const Tensor*, 3> from = {a.tensor, b.tensor, accumulates ? &c : nullptr};
+  begin("matmul", from, &c, flops, {a.is_transposed, b.is_transposed});
+}
+
+void Noted::begin(std::string_view function, std::span<const Tensor* const> from, const Tensor* to,
+                  Index flops, std::vector<bool> transposed) {
+  for (const Tensor* t : from)
+    if (t != nullptr) from_.push_back(t);
+  operation_ = {function, from_, to, flops, std::move(transposed)};
+  for (Observer* o : observers()) o->begins(operation_);
+}
+
+Noted::~Noted() {
+  if (!is_observed_) return;
+  for (Observer* o : observers()) o->computed(operation_);
 }
 
 }  // namespace runtime

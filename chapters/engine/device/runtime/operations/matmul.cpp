@@ -19,7 +19,7 @@ void multiply_into(Tensor& c, Operand a, Operand b, Extents e, float keep) {
   if (a.columns_in_bf16 + b.columns_in_bf16 > 0 && precision() != Precision::bf16)
     refuse(Code::argument, "matmul", "operands in bf16 only where products round to it", "another precision");
   if (e.m == 0 || e.n == 0 || e.k == 0 || e.count == 0) return;
-  runtime::note_product(a, b, c, keep != 0, 2 * e.count * e.m * e.n * e.k);
+  const runtime::Noted noted(a, b, c, keep != 0, 2 * e.count * e.m * e.n * e.k);
   kernels::product(a, b, c, e, keep);
 }
 

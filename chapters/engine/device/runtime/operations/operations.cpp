@@ -10,16 +10,27 @@
 
 namespace shard {
 
-using runtime::note_elementwise;
+using runtime::Noted;
 
 namespace {
+
+/// An argument if it is a tensor, else null.
+const Tensor* tensor_of(const Tensor& t) {
+  return &t;
+}
+template <class Argument>
+const Tensor* tensor_of(const Argument&) {
+  return nullptr;
+}
 
 /// A function of each element, in the tensor's memory.
 template <class Kernel, class... Args>
 Tensor in_place(const char* call, Tensor&& t, SourceLine where, Kernel kernel, const Args&... args) {
   const CallSite site(where);
-  note_elementwise(call, t.size());
-  if (t.size() > 0) kernel(t, args...);
+  {
+    const Noted noted(call, t.size(), {&t, tensor_of(args)...}, &t);
+    if (t.size() > 0) kernel(t, args...);
+  }
   return std::move(t);
 }
 
@@ -30,8 +41,8 @@ Tensor mapped(const char* call, Tensor&& z, SourceLine where, Function kernel) {
 }
 Tensor mapped(const char* call, const Tensor& z, SourceLine where, Function kernel) {
   const CallSite site(where);
-  note_elementwise(call, z.size());
   Tensor h = TensorMemory::make(z.shape());
+  const Noted noted(call, z.size(), {&z}, &h);
   if (h.size() > 0) kernel(z, h);
   return h;
 }
@@ -67,8 +78,8 @@ Tensor folded(const char* call, int axis, SourceLine where, Kernel kernel, const
   const CallSite site(where);
   require_matrix(call, t);
   (require_same_shape(call, t, more), ...);
-  note_elementwise(call, t.size());
   Tensor numbers = TensorMemory::make({t.extent(axis)});
+  const Noted noted(call, t.size(), {&t, &more...}, &numbers);
   if (numbers.size() > 0) kernel(t, more..., numbers);
   return numbers;
 }
@@ -78,8 +89,8 @@ Tensor folded(const char* call, int axis, SourceLine where, Kernel kernel, const
 Tensor to_bf16(const Tensor& matrix, SourceLine where) {
   const CallSite call(where);
   require_matrix("to_bf16", matrix);
-  note_elementwise("to_bf16", matrix.size());
   Tensor pairs = TensorMemory::make({matrix.extent(0), columns_of_pairs(matrix.extent(1))});
+  const Noted noted("to_bf16", matrix.size(), {&matrix}, &pairs);
   if (pairs.size() > 0) kernels::to_bf16(matrix, pairs);
   return pairs;
 }
@@ -155,32 +166,32 @@ Tensor scaled_difference(const Tensor& output, Tensor&& target, float factor, So
 
 Later<double> sum_of_squares(const Tensor& t, SourceLine where) {
   const CallSite call(where);
-  note_elementwise("sum_of_squares", t.size());
+  const Noted noted("sum_of_squares", t.size(), {&t}, nullptr);
   return kernels::sum_of_squares(t);
 }
 bool all_finite(const Tensor& t, SourceLine where) {
   const CallSite call(where);
-  note_elementwise("all_finite", t.size());
+  const Noted noted("all_finite", t.size(), {&t}, nullptr);
   return kernels::all_finite(t);
 }
 
 Tensor slice(const Tensor& t, int axis, Index begin, Index end, SourceLine where) {
   const CallSite call(where);
   Tensor part = TensorMemory::make(shape_of_slice("slice", t, axis, begin, end));
-  note_elementwise("slice", part.size());
+  const Noted noted("slice", part.size(), {&t}, &part);
   if (part.size() > 0) kernels::copy_slice(t, axis, {begin, end}, part);
   return part;
 }
 void assign(Rows rows, const Tensor& values, SourceLine where) {
   const CallSite call(where);
-  note_elementwise("assign", values.size());
+  const Noted noted("assign", values.size(), {&values, rows.tensor}, rows.tensor);
   require_shape("assign", rows.shape(), values);
   if (values.size() > 0) kernels::paste_slice(*rows.tensor, 0, {rows.begin, rows.end}, values);
 }
 Tensor concatenate(std::span<const Tensor* const> parts, int axis, SourceLine where) {
   const CallSite call(where);
   Tensor whole = TensorMemory::make(shape_of_concatenation(parts, axis));
-  note_elementwise("concatenate", whole.size());
+  const Noted noted("concatenate", whole.size(), parts, &whole);
   Index begin = 0;
   for (const Tensor* t : parts) {
     const Range place = {begin, begin + t->extent(axis)};
@@ -192,20 +203,20 @@ Tensor concatenate(std::span<const Tensor* const> parts, int axis, SourceLine wh
 
 void sgd_update(Rows w, const Tensor& g, float rate, SourceLine where) {
   const CallSite call(where);
-  note_elementwise("sgd_update", g.size());
+  const Noted noted("sgd_update", g.size(), {w.tensor, &g}, w.tensor);
   const Range elements = elements_to_update("sgd_update", w, g);
   if (g.size() > 0) kernels::sgd_update(*w.tensor, elements, g, rate);
 }
 void integer_update(Rows w, const Tensor& g, SourceLine where) {
   const CallSite call(where);
-  note_elementwise("integer_update", g.size());
+  const Noted noted("integer_update", g.size(), {w.tensor, &g}, w.tensor);
   const Range elements = elements_to_update("integer_update", w, g);
   if (g.size() > 0) kernels::integer_update(*w.tensor, elements, g);
 }
 void adam_update(Rows w, const Tensor& g, Tensor& m, Tensor& v, const AdamSettings& settings, Index step,
                  SourceLine where) {
   const CallSite call(where);
-  note_elementwise("adam_update", g.size());
+  const Noted noted("adam_update", g.size(), {w.tensor, &g, &m, &v}, w.tensor);
   const Range elements = elements_to_update("adam_update", w, g);
   require_moments(g, m, v);
   if (g.size() > 0) kernels::adam_update(*w.tensor, elements, g, m, v, settings, adam_step(settings, step));
@@ -263,10 +274,12 @@ Tensor softmax_backward(Tensor&& dp, const Tensor& p, SourceLine where) {
 ScorePowers powers_of_scores(Tensor&& scores, const ScoreRule& rule, const Tensor* at_least,
                              SourceLine where) {
   const CallSite call(where);
-  note_elementwise("powers_of_scores", scores.size());
   const Index rows = rows_of_scores("powers_of_scores", scores, {at_least});
   Tensor largest = TensorMemory::make({rows}), sums = TensorMemory::make({rows});
-  if (rows > 0) kernels::powers_of_scores(scores, rule, at_least, largest, sums);
+  {
+    const Noted noted("powers_of_scores", scores.size(), {&scores, at_least}, &scores);
+    if (rows > 0) kernels::powers_of_scores(scores, rule, at_least, largest, sums);
+  }
   return {std::move(scores), std::move(largest), std::move(sums)};
 }
 Tensor softmax_of_scores(Tensor&& scores, const ScoreRule& rule, const Tensor& largest, const Tensor& sums,
@@ -287,13 +300,13 @@ Tensor softmax_of_scores_backward(Tensor&& dp, const Tensor& p, const Tensor& do
 Tensor stack_heads(const Tensor& t, const HeadBlock& block, SourceLine where) {
   const CallSite call(where);
   Tensor stack = TensorMemory::make(shape_of_heads("stack_heads", t, block));
-  note_elementwise("stack_heads", stack.size());
+  const Noted noted("stack_heads", stack.size(), {&t}, &stack);
   if (stack.size() > 0) kernels::stack_heads(t, block, stack);
   return stack;
 }
 void add_heads(const Tensor& stack, const HeadBlock& block, Tensor& into, SourceLine where) {
   const CallSite call(where);
-  note_elementwise("add_heads", stack.size());
+  const Noted noted("add_heads", stack.size(), {&into, &stack}, &into);
   require_shape("add_heads", shape_of_heads("add_heads", into, block), stack);
   if (stack.size() > 0) kernels::add_heads(into, block, stack);
 }
@@ -312,27 +325,27 @@ Tensor rotate_backward(Tensor&& dt, std::span<const Index> positions, Index head
 Tensor take_columns(const Tensor& t, const Indices& columns, Index k, SourceLine where) {
   const CallSite call(where);
   Tensor taken = TensorMemory::make(shape_of_taken(t, columns, k));
-  note_elementwise("take_columns", taken.size());
+  const Noted noted("take_columns", taken.size(), {&t}, &taken);
   if (taken.size() > 0) kernels::take_columns(t, columns, k, taken);
   return taken;
 }
 Tensor put_columns(const Tensor& values, const Indices& columns, Index n, SourceLine where) {
   const CallSite call(where);
-  note_elementwise("put_columns", values.size());
   Tensor all(shape_of_put(values, columns, n));
+  const Noted noted("put_columns", values.size(), {&values}, &all);
   if (values.size() > 0) kernels::put_columns(all, values, columns);
   return all;
 }
 Tensor gather_rows(const Tensor& t, const Indices& at, SourceLine where) {
   const CallSite call(where);
   Tensor rows = TensorMemory::make(shape_of_gathered(t, at));
-  note_elementwise("gather_rows", rows.size());
+  const Noted noted("gather_rows", rows.size(), {&t}, &rows);
   if (rows.size() > 0) kernels::gather_rows(t, at, rows);
   return rows;
 }
 void scatter_rows(const Tensor& rows, const Indices& at, Tensor& into, SourceLine where) {
   const CallSite call(where);
-  note_elementwise("scatter_rows", rows.size());
+  const Noted noted("scatter_rows", rows.size(), {&rows, &into}, &into);
   require_places(rows, at, into);
   if (rows.size() > 0) kernels::scatter_rows(into, rows, at);
 }
@@ -348,7 +361,7 @@ Tensor combined_rows(const Tensor& rows, const Indices& slots, const Shape& shap
                      Index k) {
   if (k == 0) return Tensor(shape);
   Tensor sums = TensorMemory::make(shape);
-  note_elementwise("combine_rows", k * sums.size());
+  const Noted noted("combine_rows", k * sums.size(), {&rows, weights}, &sums);
   if (sums.size() > 0) kernels::combine_rows(rows, slots, weights, k, sums);
   return sums;
 }
@@ -365,31 +378,33 @@ Tensor combine_rows(const Tensor& rows, const Indices& slots, Index k, SourceLin
 }
 Tensor dot_rows(const Tensor& t, const Tensor& rows, const Indices& slots, Index k, SourceLine where) {
   const CallSite call(where);
-  note_elementwise("dot_rows", k * t.size());
   Tensor dots = TensorMemory::make(shape_of_dots(t, rows, slots, k));
+  const Noted noted("dot_rows", k * t.size(), {&t, &rows}, &dots);
   if (dots.size() > 0) kernels::dot_rows(t, rows, slots, k, dots);
   return dots;
 }
 void scatter_add_rows(const Tensor& rows, const Indices& at, Tensor& into, SourceLine where) {
   const CallSite call(where);
-  note_elementwise("scatter_add_rows", rows.size());
+  const Noted noted("scatter_add_rows", rows.size(), {&rows, &into}, &into);
   require_addends(rows, at, into);
   if (rows.size() > 0 && into.size() > 0) kernels::scatter_add_rows(into, rows, at);
 }
 Tensor losses_of_labels(const Tensor& largest, const Tensor& sums, const Tensor& of_labels,
                         const Indices& labels, ExponentialBase base, SourceLine where) {
   const CallSite call(where);
-  note_elementwise("losses_of_labels", of_labels.size());
   require_losses(largest, sums, of_labels, labels);
   Tensor losses = TensorMemory::make(of_labels.shape());
+  const Noted noted("losses_of_labels", of_labels.size(), {&largest, &sums, &of_labels}, &losses);
   if (losses.size() > 0) kernels::losses_of_labels(largest, sums, of_labels, labels, base, losses);
   return losses;
 }
 Tensor subtract_at_columns(Tensor&& t, const Indices& columns, const Tensor& values, SourceLine where) {
   const CallSite call(where);
-  note_elementwise("subtract_at_columns", values.size());
   require_subtrahends(t, columns, values);
-  if (values.size() > 0 && t.size() > 0) kernels::subtract_at_columns(t, columns, values);
+  {
+    const Noted noted("subtract_at_columns", values.size(), {&t, &values}, &t);
+    if (values.size() > 0 && t.size() > 0) kernels::subtract_at_columns(t, columns, values);
+  }
   return std::move(t);
 }
 

@@ -8,15 +8,15 @@
 namespace shard {
 
 Storage::Storage(Index bytes, Purpose purpose) : bytes_(bytes), purpose_(purpose) {
-  runtime::note_allocation(purpose_, bytes_);
+  runtime::note_allocation(this, purpose_, bytes_);
 }
 
 Storage::~Storage() {
-  runtime::note_release(purpose_, bytes_);
+  runtime::note_release(this, purpose_, bytes_);
 }
 
 void Storage::charge_to(Purpose purpose) {
-  runtime::note_move(purpose_, purpose, bytes_);
+  runtime::note_move(this, purpose_, purpose, bytes_);
   purpose_ = purpose;
 }
 

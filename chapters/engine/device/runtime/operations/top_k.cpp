@@ -35,7 +35,7 @@ Tensor runtime::counted(const std::vector<Index>& columns, Index n) {
 
 Later<std::vector<Index>> top_k(const Tensor& t, Index k, SourceLine where) {
   const CallSite call(where);
-  runtime::note_elementwise("top_k", t.size());
+  const runtime::Noted noted("top_k", t.size(), {&t}, nullptr);
   require_columns(t, k);
   if (device().part<Choices>().are_in_turn) return runtime::columns_in_turn(t.extent(0), k, t.extent(1));
   return kernels::largest_columns(t, k);
@@ -43,7 +43,7 @@ Later<std::vector<Index>> top_k(const Tensor& t, Index k, SourceLine where) {
 
 Tensor top_k_counts(const Tensor& t, Index k, SourceLine where) {
   const CallSite call(where);
-  runtime::note_elementwise("top_k_counts", t.size());
+  const runtime::Noted noted("top_k_counts", t.size(), {&t}, nullptr);
   require_columns(t, k);
   if (!device().part<Choices>().are_in_turn) return kernels::largest_counts(t, k);
   return runtime::counted(runtime::columns_in_turn(t.extent(0), k, t.extent(1)), t.extent(1));

@@ -282,6 +282,10 @@ void ControlPlane::finish(int exit_code) {
 
 }  // namespace shard::runtime
 
+bool shard::devices_share_a_process() {
+  return false;
+}
+
 int shard::run_on_devices(int& argc, char**& argv, const std::function<int(Communicator& world)>& body) {
   int has_begun = 0;
   MPI_Initialized(&has_begun);
