@@ -99,6 +99,8 @@ def on_devices(devices, command, host_file=None, diagnosis_file=None, output=1):
                 interrupted = code = exit_of_signal.code
                 watch.output.patience = watch.text.patience = 1
         code, words, lost = end_of_job(watch, code, interrupted, host_file or launcher)
+        if code and (watch.records.folder / "recorded_job").exists():  # --record: devices have left what they did
+            subprocess.run([*command[:1], "--join-record", watch.records.folder, str(code), words or ""])
         if diagnosis_file:
             diagnosis.write(diagnosis_file, code, words, watch.records, lost)
         if interrupted:

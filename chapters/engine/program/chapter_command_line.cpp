@@ -16,6 +16,7 @@
 #include "engine/program/command_options.hpp"
 #include "engine/program/commands.hpp"
 #include "engine/program/training/step.hpp"
+#include "engine/record/recording.hpp"
 
 namespace shard {
 
@@ -160,6 +161,33 @@ int run_command(Communicator& believing, const Chapter& chapter, Arguments& argu
   refuse(Code::internal, "command", "one that run_command calls", arguments.command);
 }
 
+/// What a record says of a run.
+Entry job_of(const Communicator& group, const Chapter& chapter, Arguments arguments) {
+  const bool trains = arguments.command == "train";
+  const Variant& variant = chapter.variant(arguments.variant);
+  if (trains && arguments.config.empty())
+    arguments.options = with_default_network(group.num_devices(), chapter, variant, arguments.options);
+  Entry options = Entry::object();
+  for (const std::string& name : arguments.options.names()) options[name] = arguments.options.given(name);
+  Entry job = {{"chapter", chapter.short_name()},
+               {"folder", chapter.folder},
+               {"title", chapter.title},
+               {"command", arguments.command},
+               {"variant", arguments.variant},
+               {"devices", group.num_devices()},
+               {"backend", backend()},
+               {"version", SHARDBOOK_VERSION},
+               {"options", options},
+               {"precision", arguments.precision}};
+  if (arguments.fault) job["fault"] = text_of(*arguments.fault);
+  if (!trains) return job;
+  job["network"] = network_of(*variant.workload, arguments)->describe();
+  job["batch"] = arguments.batch;
+  job["optimizer"] = arguments.optimizer;
+  job["seed"] = arguments.seed;
+  return job;
+}
+
 /// Runs the command with the planned fault. \throws Error usage when there is no such device or call
 int run_with_fault(Communicator& group, const Chapter& chapter, Arguments& arguments) {
   if (!arguments.fault) return run_command(group, chapter, arguments);
@@ -267,7 +295,11 @@ int run_chapter(Communicator& group, const Chapter& chapter, const std::vector<s
   if (last.chapter != &chapter || last.devices != group.num_devices() || last.words != given)
     last = {&chapter, group.num_devices(), given, parse(chapter, group.num_devices(), given)};
   std::optional<Arguments> arguments = last.arguments;
-  return arguments ? run_with_fault(group, chapter, *arguments) : 0;
+  if (!arguments) return 0;
+  const Recording recording{arguments->record, arguments->record_steps,
+                            [&] { return job_of(group, chapter, *arguments); }};
+  return run_recorded(group, recording,
+                      [&](Communicator& recorded) { return run_with_fault(recorded, chapter, *arguments); });
 }
 
 }  // namespace shard

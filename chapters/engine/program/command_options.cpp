@@ -225,6 +225,11 @@ void add_verification(CLI::App& command, Arguments& a) {
   command.add_flag("--no-verify", a.unverified, "Do not compare a checkpoint's files with their digests");
 }
 
+void add_record(CLI::App& command, Arguments& a) {
+  add(command, "--record", "FILE", a.record,
+      "Also write to this JSON file what each device called, computed and held (docs/record.md)", path);
+}
+
 void add_train(CLI::App& app, const Chapter& chapter, const Options& defaults, Arguments& a) {
   CLI::App* train = app.add_subcommand(
       "train",
@@ -239,6 +244,9 @@ void add_train(CLI::App& app, const Chapter& chapter, const Options& defaults, A
   add(*train, "--seed", "N", a.seed, "Of initial weights and of the data", whole_number)
       ->capture_default_str();
   add(*train, "--report", "FILE", a.report, "Also write the figures to this JSON file", path);
+  add_record(*train, a);
+  add(*train, "--record-steps", "N", a.record_steps, "How many of the first steps the record has", positive)
+      ->capture_default_str();
   train->add_flag("--times", a.times, "Also print how long a step takes: times here are this machine's");
   add_saving(*train, "--save", "Save parameters and the optimizer's state here after the last step", a);
   add(*train, "--save-every", "N", a.save_every, "Save after every N-th step, too", positive);
@@ -272,6 +280,7 @@ void add_gradients(CLI::App& app, const Chapter& chapter, Arguments& a) {
   add(*gradients, "--batch", "FILE", a.batch_file, "safetensors file with input and output_grad", path)
       ->required();
   add(*gradients, "--out", "FILE", a.out, "safetensors file to write", path)->required();
+  add_record(*gradients, a);
 }
 
 void add_infer(CLI::App& app, const Chapter& chapter, Arguments& a) {

@@ -22,6 +22,8 @@ struct Arguments {
   bool unchecked = false;  ///< reductions do not check that all devices make the same call
   std::string precision = "float32";
   std::optional<Fault> fault;
+  std::string record;  ///< the file of the run's record
+  Index record_steps = 1;
   std::uint64_t seed = 0;
   // train
   Index batch = 64;

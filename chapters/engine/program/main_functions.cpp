@@ -9,6 +9,7 @@
 #include "engine/basics/printable.hpp"
 #include "engine/device/books/products_by.hpp"
 #include "engine/program/commands.hpp"
+#include "engine/record/recording.hpp"
 
 namespace shard {
 
@@ -108,6 +109,7 @@ int run_and_flush(int argc, char** argv, const std::function<int(Communicator&)>
 }  // namespace
 
 int chapter_main(int argc, char** argv) {
+  if (const std::optional<int> code = join_record(argc, argv)) return *code;
   return run_and_flush(argc, argv, [&](Communicator& group) {
     const std::vector<std::string> words(argv + 1, argv + argc);
     return prints_version(group, words) ? 0 : run_chapter(group, only_chapter(), words);
@@ -115,6 +117,7 @@ int chapter_main(int argc, char** argv) {
 }
 
 int shardbook_main(int argc, char** argv) {
+  if (const std::optional<int> code = join_record(argc, argv)) return *code;
   return run_and_flush(argc, argv, [&](Communicator& group) {
     return run_shardbook(group, {argv + 1, argv + argc});
   });

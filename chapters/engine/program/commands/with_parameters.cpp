@@ -9,6 +9,7 @@
 #include "engine/basics/printable.hpp"
 #include "engine/checkpoints/save.hpp"
 #include "engine/checkpoints/saved_checkpoint.hpp"
+#include "engine/device/books/observer.hpp"
 #include "engine/files/model_folder.hpp"
 #include "engine/files/regular_file.hpp"
 #include "engine/files/safetensors/safetensors.hpp"
@@ -17,6 +18,7 @@
 #include "engine/program/commands.hpp"
 #include "engine/program/commands/rows.hpp"
 #include "engine/program/recorded_network.hpp"
+#include "engine/program/training/step.hpp"
 #include "engine/workloads/decoder/model.hpp"
 
 namespace shard {
@@ -157,9 +159,12 @@ int gradients(Communicator& group, const Variant& variant, const Arguments& argu
   engine->load_checkpoint(*params.checkpoint);
   engine->want_input_grad(true);
   batch->watch(*engine);
-  Gradients result = engine->forward_backward(
-      batch->input(engine->input_rows(batch->rows())),
+  note_parameters(*engine);
+  note_section("gradients", true);
+  Gradients result = gradients_of_batch(
+      *engine, batch->input(engine->input_rows(batch->rows())),
       [&](const Tensor& out, Index first_row) { return batch->output_grad(out, first_row); });
+  note_section("results", false);
 
   std::set<std::string> wanted;
   for (const Parameter& p : network->parameters()) wanted.insert(p.name);

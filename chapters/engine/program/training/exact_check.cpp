@@ -57,7 +57,8 @@ Step step(ShardedEngine& engine, const ExactProblem& problem) {
   Step done;
   const Index before = moved_so_far();
   Tensor input = rows_of(problem.input, engine.input_rows(problem.input.shape[0]));
-  done.gradients = engine.forward_backward(std::move(input), [&](const Tensor& output, Index first_row) {
+  note_parameters(engine);
+  done.gradients = gradients_of_batch(engine, std::move(input), [&](const Tensor& output, Index first_row) {
     done.output.push_back({first_row, {output.shape(), output.to_host()}});
     return rows_of(problem.output_grad, {first_row, first_row + output.extent(0)});
   });

@@ -23,6 +23,10 @@ struct Run {
   const Arguments& arguments;
 };
 
+/// The gradients of a batch. Observers hear which part of the step each event belongs to.
+Gradients gradients_of_batch(ShardedEngine& engine, Tensor input, const LossGradient& loss_gradient);
+/// Tells observers the names of the parameters.
+void note_parameters(ShardedEngine& engine);
 /// Runs forward, backward and the optimizer. Returns the time in milliseconds.
 double training_step(const Run& run, ShardedEngine& engine, Optimizer& optimizer, TrainingBatch& batch);
 /// Loads the initial values, or the checkpoint to resume. \throws Error file

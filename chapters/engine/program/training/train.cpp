@@ -9,7 +9,10 @@
 #include "engine/basics/printable.hpp"
 #include "engine/basics/terminal.hpp"
 #include "engine/checkpoints/saved_checkpoint.hpp"
+#include "engine/device/books/doing.hpp"
+#include "engine/device/books/observer.hpp"
 #include "engine/device/books/products_by.hpp"
+#include "engine/device/this_device.hpp"
 #include "engine/engines/optimizer.hpp"
 #include "engine/files/folder_replacement.hpp"
 #include "engine/files/regular_file.hpp"
@@ -20,13 +23,33 @@
 
 namespace shard {
 
+/// After the loss comes the backward pass, also in an engine that says nothing of passes.
+Gradients gradients_of_batch(ShardedEngine& engine, Tensor input, const LossGradient& loss_gradient) {
+  const Doing::Within within(Phase::forward);
+  return engine.forward_backward(std::move(input), [&](const Tensor& output, Index first_row) {
+    Tensor gradient;
+    {
+      const Doing::Within within(Phase::loss);
+      gradient = loss_gradient(output, first_row);
+    }
+    Doing::now().phase = Phase::backward;
+    return gradient;
+  });
+}
+
+void note_parameters(ShardedEngine& engine) {
+  if (!device().is_observed) return;
+  for (const Trainable& t : engine.trainable()) note_name(*t.parameter.tensor, t.name);
+}
+
 double training_step(const Run& run, ShardedEngine& engine, Optimizer& optimizer, TrainingBatch& batch) {
   using std::chrono::steady_clock;
   Tensor input = batch.input(engine.input_rows(run.arguments.batch));
   const auto start = steady_clock::now();
-  Gradients gradients = engine.forward_backward(std::move(input), [&](const Tensor& out, Index first_row) {
+  Gradients gradients = gradients_of_batch(engine, std::move(input), [&](const Tensor& out, Index first_row) {
     return batch.loss_gradient(out, first_row);
   });
+  const Doing::Within within(Phase::optimizer);
   if (run.arguments.clip_norm) clip_gradients(run.group, gradients, *run.arguments.clip_norm);
   optimizer.step(engine, gradients);
   return std::chrono::duration<double, std::milli>(steady_clock::now() - start).count();
@@ -99,10 +122,13 @@ Training run_steps(const Run& run, ShardedEngine& engine, Optimizer& optimizer) 
   Interruption interruption;
   for (Index step = steps_before(run) + 1; step <= run.arguments.steps; ++step) {
     ledger().reset();
+    note_section(fmt::format("step {}", step), true);
+    note_parameters(engine);
     const std::unique_ptr<TrainingBatch> batch =
         run.network.batch(run.arguments.batch, run.arguments.seed, step);
     training.milliseconds.push_back(training_step(run, engine, optimizer, *batch));
     training.figures.add(run, engine, optimizer, step);
+    note_section(fmt::format("after step {}", step), false);
     run.network.note(engine, training.journal);
     const double value = batch->loss(run.group);
     training.losses.push_back(value);
@@ -233,6 +259,7 @@ int train(Communicator& group, const Chapter& chapter, const Variant& variant, c
   const Arguments of_reference = arguments_of_reference(run, kept);
   if (speaks(group)) print_heading(run, chapter);
   Report report = report_of(run, chapter);
+  note_section("exact mode", false);
   report.max_ulp = exact_difference(run);
   if (speaks(group)) fmt::print("{}\n", for_reader("  exact mode: " + describe_exact(report.max_ulp)));
 

@@ -1,0 +1,92 @@
+#pragma once
+
+/// The recorder of a device: an observer of its operations and memory, and a communicator around another one.
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <unordered_map>
+
+#include "engine/device/books/observer.hpp"
+#include "engine/device/communicator/wrapped_communicator.hpp"
+#include "engine/record/log.hpp"
+
+namespace shard {
+
+/// Writes down what this device does, from its making on.
+class Recorder : public Observer {
+ public:
+  /// Keeps the first `steps` sections that are steps. Those of the last step, and after it, are there until the next
+  /// step begins, in case that the run fails. `path`: see LogBook
+  Recorder(Index steps, const std::string& path);
+
+  /// The sections that are kept, or all that are there.
+  Log log(bool with_later) const { return book_.all(with_later); }
+  void flush() { book_.flush(); }
+
+  /// \name Calls, for a RecordedCommunicator
+  /// @{
+  /// Writes down a call, and gives it a number.
+  void called(Request& request, const Communicator& group);
+  void waits_for(Index event);
+  void arrived(Index event, const Tensor& result);
+  void joined(const Communicator& group);
+  /// @}
+
+  void begins(const Operation& operation) override;
+  void computed(const Operation& operation) override;
+  void made(const void* memory, Purpose purpose, Index bytes) override;
+  void freed(const void* memory) override;
+  void moved(const void* memory, Purpose to) override;
+  void sent(Index event, int to, const Traffic& messages) override;
+  void laid(const Tensor& local, const Lying& lying) override;
+  void named(const Tensor& tensor, const std::string& name) override;
+  void group_named(Index group, const std::string& name) override;
+  void section(const std::string& name, bool is_step) override;
+
+ private:
+  /// A tensor that this device has.
+  struct Held {
+    Index id = 0;
+    Entry of_section;        ///< how the next section begins with it
+    bool has_value = false;  ///< the section has its value already
+  };
+
+  Index id_of(const void* memory) const;
+  Entry reference(const Tensor& t) const;
+  /// Writes down the elements of a small tensor: always, or unless the section has them.
+  /// @{
+  void note_value(const Tensor& t);
+  void note_first_value(const Tensor& t);
+  /// @}
+  /// An entry with its time, and where the device is.
+  static Entry entry(const char* is);
+  static void add_place(Entry& entry);
+
+  LogBook book_;
+  Index steps_;
+  bool is_step_ = false;  // this section
+  Index next_id_ = 0, next_event_ = 0, calls_ = 0;
+  std::unordered_map<const void*, Held> held_;
+  Log groups_;  // entries about groups, with which each section begins
+  Observation observation_;
+};
+
+/// A communicator whose calls are recorded, also those of groups split off it.
+class RecordedCommunicator : public WrappedCommunicator {
+ public:
+  RecordedCommunicator(Communicator& inner, Recorder& recorder);
+  RecordedCommunicator(std::unique_ptr<Communicator> part, Recorder& recorder);
+
+  Future<CallResult> call(Request&& request) override;
+
+ protected:
+  std::unique_ptr<Communicator> wrap(std::unique_ptr<Communicator> part) override {
+    return std::make_unique<RecordedCommunicator>(std::move(part), recorder_);
+  }
+
+ private:
+  Recorder& recorder_;
+};
+
+}  // namespace shard
