@@ -15,7 +15,8 @@ MODULES = ("drawing", "record", "state", "devices", "messages", "timeline", "sou
 
 
 def run_of(text, root):
-    """The run of the record in `text`, whose files lie below `root`. \\throws ValueError what is wrong with the record"""
+    """The run of the record in `text`, whose files lie below `root`.
+    \\throws ValueError what is wrong with the record"""
     record = Record(text, root)
     try:
         return Page(record)
@@ -117,7 +118,8 @@ class Page:
                 last[item.device, item.section] = item.end
         whole = dict(self.record.json)
         whole["devices"] = [
-            {**device, "sections": [until(last.get((d, s), 0), section) for s, section in enumerate(device["sections"])]}
+            {**device, "sections": [until(last.get((d, s), 0), section)
+                                    for s, section in enumerate(device["sections"])]}
             for d, device in enumerate(whole["devices"])]
         return whole
 

@@ -36,7 +36,7 @@ def devices(which):
 def of_devices(which):
     """device 2; devices 1, 2 and 0, in this order"""
     which = list(dict.fromkeys(which))
-    return f"device{'s' if len(which) > 1 else ''} {listed(map(str, which))}"
+    return f"device{'s' if len(which) > 1 else ''} {html.escape(listed(map(str, which)))}"
 
 
 def shape(sizes):
@@ -121,7 +121,7 @@ class Sentences:
 
     def result(self, item, event):
         """What an operation computes: h (64, 256) in S1"""
-        letters = self.record.letters(event.what["to"])
+        letters = html.escape(self.record.letters(event.what["to"]))
         return self.name(item, event, event.to, event.what["to"]) + (f" in {letters}" if letters else "")
 
     def awaited(self, step, behind=""):
@@ -148,10 +148,7 @@ class Sentences:
     def calls(self, step):
         event, item = step.first, step.items[0]
         if step.is_open:
-            what = f" of {self.name_before(item, event)}" if event.tensors else ""
-            what = f" of {html.escape(event.what['what'])}" if event.what.get("what") else what
-            return (f"{devices(step.devices)} {'calls' if len(step.items) == 1 else 'call'} "
-                    f"{code(event.function) if ' ' not in event.function else event.function}{what}, which the others of its group do not.")
+            return self.stands_alone(step)
         if event.function in SENDS + RECEIVES:
             return self.message(step)
         verb = VERBS.get(event.function, "exchange")
@@ -162,9 +159,18 @@ class Sentences:
             what = f" control messages: {html.escape(event.what['what'])}"
         becomes = ""
         if event.operands and "to" in event.what:
-            before, after = self.record.letters(event.operands[0]), self.record.letters(event.what["to"])
+            before, after = (html.escape(self.record.letters(one)) for one in (event.operands[0], event.what["to"]))
             becomes = f"; {before} becomes {after}" if before and after and before != after else ""
         return f"{devices(step.devices)} {self.awaited(step, ', and ')}{verb}{what}{self.traffic(step)}{becomes}."
+
+    def stands_alone(self, step):
+        """A call that the others of its group do not make."""
+        event, item = step.first, step.items[0]
+        what = f" of {self.name_before(item, event)}" if event.tensors else ""
+        what = f" of {html.escape(event.what['what'])}" if event.what.get("what") else what
+        name = html.escape(event.function) if " " in event.function else code(event.function)
+        return (f"{devices(step.devices)} call{'s' if step.is_of_one else ''} {name}{what}, "
+                "which the others of its group do not.")
 
     def traffic(self, step):
         """How much the members send: ": each sends 4,096 bytes in 2 messages"."""

@@ -93,7 +93,8 @@ class Command(unittest.TestCase):
             code, said = self.play(wrong, "--right", right)
             self.assertRegex(said, r"Step 2 is the first that differs\.\nright: Devices 0–3 reduce out .*hpp:38\)\n"
                              r"wrong: Devices 0–3 compute gradient ")
-            self.assertRegex(self.play(right, "--right", right, wrong.with_suffix(".html"))[1], r"No step of 8 differs")
+            said = self.play(right, "--right", right, wrong.with_suffix(".html"))[1]
+            self.assertRegex(said, r"No step of 8 differs")
             self.assertEqual(self.play(wrong, "--right")[0], 64)
             self.assertEqual(self.play(wrong, "--right", Path(folder, "none.json"))[0], 65)
 
@@ -269,6 +270,19 @@ class Page(unittest.TestCase):
         for step, picture in pictures["jumps"].items():
             self.assertEqual(picture, pictures["forward"][int(step)], step)
 
+    def test_strings_are_text(self):
+        """Whatever a record has as a name, a letter or a number, it is no element of the page."""
+        record, element = json.loads(RECORDS["one_f_one_b"]), "<img alt=x>"
+        for what in record["what"]:
+            what.update({name: element for name in ("peer", "what") if name in what})
+        record["job"].update(dict.fromkeys(("title", "variant", "network", "backend"), element))
+        record["end"] = {"code": 70, "report": element}
+        text = json.dumps(record).replace('"O"', f'"{element}"').replace("layer_", element).replace("matmul", element)
+        self.open(text, "#step=9")
+        self.assertIn(element, self.text("#devices") + self.text("#sentence"))
+        self.assertIn(element, self.text("#all"))
+        self.assertEqual(self.run_js("document.querySelectorAll('img').length"), 0)
+
     def test_values(self):
         """Addend + addend = sum, as numbers."""
         self.open(RECORDS["tiny"], "#step=1")
@@ -332,10 +346,11 @@ class Page(unittest.TestCase):
         subprocess.run([ROOT / "chapters/play", wrong, "--right", right], capture_output=True, check=True)
         self.browser.open(f"file://{wrong.with_suffix('.html')}")
         def at(*steps):
-            shown = "[...document.querySelectorAll('iframe')].map((f) => f.contentDocument.querySelector('#where').textContent)"
+            shown = ("[...document.querySelectorAll('iframe')]"
+                     ".map((frame) => frame.contentDocument.querySelector('#where').textContent)")
             self.browser.wait_for(lambda: [numbers(text)[0] for text in self.run_js(shown) if text] == list(steps))
         at(2, 2)
-        differs = "document.querySelector('#right').contentDocument.querySelector('#now').classList.contains('differs')"
+        differs = "document.querySelector('#right').contentDocument.querySelector('#now').className === 'differs'"
         self.assertTrue(self.run_js(differs))
         for key, steps in (("ArrowRight", (3, 3)), ("End", (7, 6)), ("Home", (0, 0)), ("d", (2, 2))):
             self.browser.press(key)
