@@ -2,6 +2,7 @@
 """player_test.py: plays small records in a headless Chromium, and compares what the page says with the record."""
 import copy
 import json
+import os
 import re
 import shutil
 import statistics
@@ -63,6 +64,11 @@ class Command(unittest.TestCase):
         done = subprocess.run([ROOT / "chapters/play", *words], capture_output=True, text=True)
         return done.returncode, done.stdout + done.stderr
 
+    def run_chapters(self, *words, **environment):
+        done = subprocess.run([ROOT / "chapters/run", *words], capture_output=True, text=True,
+                              env={**os.environ, **environment})
+        return done.returncode, done.stdout + done.stderr
+
     def refuses(self, text, expected):
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder, "record.json")
@@ -91,12 +97,30 @@ class Command(unittest.TestCase):
             right.write_text(RECORDS["column_row"], "utf-8")
             wrong.write_text(json.dumps(without_sum()), "utf-8")
             code, said = self.play(wrong, "--right", right)
+            self.assertEqual(code, 86)
             self.assertRegex(said, r"Step 2 is the first that differs\.\nright: Devices 0–3 reduce out .*hpp:38\)\n"
                              r"wrong: Devices 0–3 compute gradient ")
+            self.assertEqual(self.run_chapters("compare", right, wrong), (code, said.split("wrote")[0]))
+            self.assertEqual(self.run_chapters("compare", right, right)[0], 0)
+            self.assertEqual(self.run_chapters("compare", right)[0], 64)
             said = self.play(right, "--right", right, wrong.with_suffix(".html"))[1]
             self.assertRegex(said, r"No step of 8 differs")
             self.assertEqual(self.play(wrong, "--right")[0], 64)
             self.assertEqual(self.play(wrong, "--right", Path(folder, "none.json"))[0], 65)
+
+    def test_play_of_a_run(self):
+        """The page is written, also if the run fails, whose code is the script's."""
+        with tempfile.TemporaryDirectory() as folder:
+            program, page = Path(folder, "03_tensor_parallel"), Path(folder, "run.html")
+            program.write_text('#!/bin/sh\nwhile [ "$1" != --record ]; do shift; done\n'
+                               f"cp {HERE / 'tiny.json'} $2\nexit 82\n")
+            program.chmod(0o755)
+            words = ["--backend", "local", "03", "train", "--play"]
+            code, said = self.run_chapters(*words, page, PROGRAMS=folder)
+            self.assertEqual((code, said), (82, f"wrote {page}\n"))
+            self.assertIn("Devices 0 and 1 reduce", page.read_text("utf-8"))
+            self.assertEqual(self.run_chapters(*words, "/nowhere/run.html", PROGRAMS=folder)[0], 65)
+            self.assertEqual(self.run_chapters("--play", page)[0], 64)
 
     @unittest.skipUnless(shutil.which("tsc"), "no tsc")
     def test_types(self):
@@ -343,7 +367,7 @@ class Page(unittest.TestCase):
         right, wrong = self.folder / "right.json", self.folder / "wrong.json"
         right.write_text(RECORDS["column_row"], "utf-8")
         wrong.write_text(json.dumps(without_sum()), "utf-8")
-        subprocess.run([ROOT / "chapters/play", wrong, "--right", right], capture_output=True, check=True)
+        subprocess.run([ROOT / "chapters/play", wrong, "--right", right], capture_output=True)
         self.browser.open(f"file://{wrong.with_suffix('.html')}")
         def at(*steps):
             shown = ("[...document.querySelectorAll('iframe')]"

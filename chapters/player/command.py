@@ -1,0 +1,30 @@
+"""What the scripts say of records: makes pages of them, and compares two."""
+from pathlib import Path
+
+import setup
+from compare import difference_in_words, first_difference
+from join import page_of_two, run_of
+
+
+def read(file):
+    """The run whose record a file has."""
+    try:
+        return run_of(Path(file).read_text("utf-8"), setup.root)
+    except UnicodeDecodeError:
+        setup.fail(65, f"{file}: expected a record, given no text")
+    except ValueError as error:
+        setup.fail(65, f"{file}: {error}")
+
+
+def play(page, file, right=None):
+    """Writes the page of a record, or of two, the right one above the other one. Returns a script's exit code."""
+    run, right_run = read(file), right and read(right)
+    Path(page).write_text(page_of_two(right_run, run) if right else run.text(), "utf-8")
+    setup.say(f"wrote {page}")
+    return compare(right_run, run) if right else 0
+
+
+def compare(right, wrong):
+    """Says where two runs differ first. Returns 86 if they do."""
+    print("\n".join(difference_in_words(right, wrong)))
+    return 0 if first_difference(right, wrong) is None else 86
