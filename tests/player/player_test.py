@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""player_test.py: plays small records in a headless Chromium, and compares what the page says with the record."""
-import copy
+"""player_test.py BUILD [TESTS]: plays small records, which the program in BUILD makes, in a headless Chromium, and compares
+what the page says with the record."""
 import json
 import os
 import re
@@ -13,11 +13,25 @@ import unittest
 from pathlib import Path
 
 sys.dont_write_bytecode = True
-HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = Path(sys.argv.pop(1)).resolve()
 from browser import CHROMIUM, Browser
 
-RECORDS = {name: (HERE / f"{name}.json").read_text("utf-8") for name in ("column_row", "one_f_one_b", "tiny")}
+
+def record_of(devices, *words):
+    """The record of one step of training, as text."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "record.json")
+        subprocess.run([BUILD / "local/shardbook", *words, "--steps", "1", "--record", file], check=True,
+                       env={**os.environ, "SHARDBOOK_DEVICES": str(devices)}, stdout=subprocess.DEVNULL)
+        return file.read_text("utf-8")
+
+
+RECORDS = {
+    "column_row": record_of(4, "03", "train"),
+    "one_f_one_b": record_of(4, "04", "train", "--micro-batches", "8"),
+    "tiny": record_of(2, "03", "train", "--batch", "1", "--hidden-dim", "4"),
+}
 
 
 def events_of(record, device):
@@ -111,15 +125,15 @@ class Command(unittest.TestCase):
     def test_play_of_a_run(self):
         """The page is written, also if the run fails, whose code is the script's."""
         with tempfile.TemporaryDirectory() as folder:
-            program, page = Path(folder, "03_tensor_parallel"), Path(folder, "run.html")
-            program.write_text('#!/bin/sh\nwhile [ "$1" != --record ]; do shift; done\n'
-                               f"cp {HERE / 'tiny.json'} $2\nexit 82\n")
-            program.chmod(0o755)
-            words = ["--backend", "local", "03", "train", "--play"]
-            code, said = self.run_chapters(*words, page, PROGRAMS=folder)
-            self.assertEqual((code, said), (82, f"wrote {page}\n"))
-            self.assertIn("Devices 0 and 1 reduce", page.read_text("utf-8"))
-            self.assertEqual(self.run_chapters(*words, "/nowhere/run.html", PROGRAMS=folder)[0], 65)
+            page = Path(folder, "run.html")
+            words = ["--backend", "local", "--strategy", "column-row", "-n", "3", "train", "--steps", "1"]
+            for more, expected in (([], 0), (["--fault", "device=1,call=6,kind=skip"], 82)):
+                code, said = self.run_chapters(*words, *more, "--play", page, PROGRAMS=BUILD / "local")
+                self.assertEqual(code, expected)
+                self.assertIn(f"wrote {page}\n", said)
+                self.assertIn("exit code 82" if more else "P becomes R", page.read_text("utf-8"))
+                page.unlink()
+            self.assertEqual(self.run_chapters(*words, "--play", "/nowhere/x.html", PROGRAMS=BUILD / "local")[0], 65)
             self.assertEqual(self.run_chapters("--play", page)[0], 64)
 
     @unittest.skipUnless(shutil.which("tsc"), "no tsc")
