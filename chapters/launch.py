@@ -139,7 +139,7 @@ def end_of_job(watch, code, interrupted, launched_by):
         lost, lines = lost_device(records, watch.lost, text.about_processes, code, watch.launcher)
         code = 83 if lines else code
         if lines and "killed by SIG" in lines[0]:
-            lines[0] += what_can_be_changed()
+            lines[0] += setup.set_here(setup.unusual_limits())
     if failed and watch.is_of_another:  # whose own words, which follow the error, are not known
         text.held, lines = b"", [words]
     text.release()
@@ -148,7 +148,7 @@ def end_of_job(watch, code, interrupted, launched_by):
     return code, words or "\n".join(lines), lost
 
 def what_can_be_changed():
-    """What the user has set that a launcher or a device may fail at: their words name none of it."""
+    """What the user has set that a launcher may fail at: its words name none of it."""
     return setup.set_here([f"{name}={os.environ.get(name)}" for name in set_by_user] + setup.unusual_limits())
 
 def ends_with_this_script():

@@ -187,7 +187,8 @@ bool has_model_config(const std::string& folder) {
 }
 
 ForeignModel read_model_config(const std::string& path) {
-  if (std::filesystem::is_directory(path)) return read_model_config(path + "/config.json");
+  std::error_code cannot_be_seen;
+  if (std::filesystem::is_directory(path, cannot_be_seen)) return read_model_config(path + "/config.json");
   return config_in(read_json_object(path), path);
 }
 
