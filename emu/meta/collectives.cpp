@@ -8,6 +8,7 @@
 
 #include "emu/meta/memory.hpp"
 #include "engine/device/books/collective_costs.hpp"
+#include "engine/device/books/memory.hpp"
 #include "engine/device/books/products_by.hpp"
 #include "engine/device/runtime/collective_bodies.hpp"
 #include "engine/device/runtime/notes.hpp"

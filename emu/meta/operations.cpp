@@ -1,6 +1,7 @@
 /// Kernels that compute nothing, since tensors have no elements.
 
 #include "emu/meta/memory.hpp"
+#include "engine/device/books/memory.hpp"
 #include "engine/device/runtime/operations/axis_cuts.hpp"
 #include "engine/device/runtime/operations/kernels.hpp"
 #include "engine/device/runtime/operations/top_k.hpp"
