@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <any>
 #include <cstring>
+#include <list>
 #include <map>
 #include <optional>
 #include <utility>
@@ -26,17 +27,15 @@ constexpr std::size_t eager_limit = 4096;
 
 /// A send or a receive without its counterpart.
 struct Operation {
-  Operation(int from, int tag) : from(from), tag(tag) {}
-  int from, tag;
+  int from = 0, tag = 0;
   std::span<const std::byte> sent;
   std::span<std::byte> received;
+  bool* is_done = nullptr;          // of the member that waits for it
   std::vector<std::byte> buffered;  // what is sent, if its sender does not wait
-  bool is_done = false;
-  bool is_abandoned = false;  // a receive whose call has failed
 
-  void buffer() { buffered.assign(sent.begin(), sent.end()), sent = buffered; }
+  void buffer() { buffered.assign(sent.begin(), sent.end()), sent = buffered, is_done = nullptr; }
 };
-using Operations = std::vector<std::shared_ptr<Operation>>;
+using Operations = std::list<Operation>;
 
 /// The members' contributions to one collective.
 struct Exchange {
@@ -48,6 +47,7 @@ struct Exchange {
 struct Queues {
   explicit Queues(std::size_t members) : sends(members), receives(members), begun(members) {}
   std::vector<Operations> sends, receives;  // by receiver, in the order of posting
+  Operations spare;                         // those that have met: each keeps its memory for another one
   /// The last two are agreements of calls, where members are absent.
   enum Kind { collective, call, split };
   std::map<std::pair<Kind, std::size_t>, Exchange> exchanges;  // by kind and number
@@ -68,41 +68,51 @@ std::shared_ptr<Queues> queues_of(Index id, const std::vector<int>& members) {
   return queues;
 }
 
-/// Removes and returns the first operation with this member and tag, or null.
-std::shared_ptr<Operation> match(Operations& unmatched, int from, int tag) {
-  std::erase_if(unmatched, [](const auto& o) { return o->is_abandoned; });
-  const auto found =
-      std::ranges::find_if(unmatched, [&](const auto& o) { return o->from == from && o->tag == tag; });
-  if (found == unmatched.end()) return nullptr;
-  std::shared_ptr<Operation> operation = std::move(*found);
-  operation->is_done = true;
-  unmatched.erase(found);
-  return operation;
-}
-
 void deliver(std::span<const std::byte> sent, std::span<std::byte> received) {
   if (sent.size() > received.size())
     throw Error(Code::internal, "a message in memory: expected one that fits, given a longer one");
   if (!sent.empty()) std::memcpy(received.data(), sent.data(), sent.size());
 }
 
+/// Adds an operation to its queue.
+Operations::iterator added(Operations& queue, Operations& spare, int from, int tag) {
+  if (spare.empty()) spare.emplace_back();
+  queue.splice(queue.end(), spare, spare.begin());
+  queue.back().from = from, queue.back().tag = tag;
+  return std::prev(queue.end());
+}
+
+/// Removes the first operation with this member and tag. Returns it, until the next one is added, or null.
+const Operation* match(Operations& queue, Operations& spare, int from, int tag) {
+  const auto found =
+      std::ranges::find_if(queue, [&](const auto& o) { return o.from == from && o.tag == tag; });
+  if (found == queue.end()) return nullptr;
+  if (found->is_done != nullptr) *found->is_done = true;
+  spare.splice(spare.begin(), queue, found);
+  return &*found;
+}
+
 class MessageInMemory : public Transfer {
  public:
-  MessageInMemory(std::shared_ptr<Operation> operation, bool is_receive)
-      : operation_(std::move(operation)), is_receive_(is_receive) {}
-  bool test() override { return operation_->is_done; }
+  MessageInMemory(Operations& queue, Operations::iterator operation, bool is_receive)
+      : queue_(queue), operation_(operation), is_receive_(is_receive) {
+    operation->is_done = &is_done_;
+  }
+  bool test() override { return is_done_; }
   bool give_up() override {
-    if (operation_->is_done) return false;
+    if (is_done_) return false;
     if (is_receive_)
-      operation_->is_abandoned = true;
+      queue_.erase(operation_);
     else
       operation_->buffer();
     return is_receive_;
   }
 
  private:
-  std::shared_ptr<Operation> operation_;
+  Operations& queue_;
+  Operations::iterator operation_;
   bool is_receive_;
+  bool is_done_ = false;
 };
 
 class WireInMemory : public Wire {
@@ -156,27 +166,27 @@ class WireInMemory : public Wire {
  private:
   Started send_bytes(int to, int tag, std::span<const std::byte> bytes, bool is_eager) {
     require_present(to);
-    Scheduler::instance().note_progress();
+    scheduler_.note_progress();
     const auto receiver = static_cast<std::size_t>(to);
-    if (const std::shared_ptr<Operation> other = match(queues_->receives[receiver], place_, tag))
+    if (const Operation* other = match(queues_->receives[receiver], queues_->spare, place_, tag))
       return deliver(bytes, other->received), wake(to), nullptr;
-    auto mine = std::make_shared<Operation>(place_, tag);
+    Operations& queue = queues_->sends[receiver];
+    const auto mine = added(queue, queues_->spare, place_, tag);
     mine->sent = bytes;
-    queues_->sends[receiver].push_back(mine);
     if (is_eager) return mine->buffer(), nullptr;
-    return std::make_unique<MessageInMemory>(std::move(mine), false);
+    return std::make_unique<MessageInMemory>(queue, mine, false);
   }
 
   Started receive_bytes(int from, int tag, std::span<std::byte> bytes) {
     require_present(from);
-    Scheduler::instance().note_progress();
+    scheduler_.note_progress();
     const auto me = static_cast<std::size_t>(place_);
-    if (const std::shared_ptr<Operation> other = match(queues_->sends[me], from, tag))
+    if (const Operation* other = match(queues_->sends[me], queues_->spare, from, tag))
       return deliver(other->sent, bytes), wake(from), nullptr;
-    auto mine = std::make_shared<Operation>(from, tag);
+    Operations& queue = queues_->receives[me];
+    const auto mine = added(queue, queues_->spare, from, tag);
     mine->received = bytes;
-    queues_->receives[me].push_back(mine);
-    return std::make_unique<MessageInMemory>(std::move(mine), true);
+    return std::make_unique<MessageInMemory>(queue, mine, true);
   }
 
   /// Begins the next collective of this kind. `finish` gets all members' contributions when all have begun it.
@@ -186,7 +196,7 @@ class WireInMemory : public Wire {
   void fill_in(std::vector<std::vector<std::byte>>& contributions, bool is_split) const;
   /// \throws Error internal for an absent member
   void require_present(int place) const {
-    if (is_absent(place))
+    if (num_present_ < members_.size() && is_absent(place))
       throw Error(Code::internal,
                   "a message: expected a device that runs, given one for which another stands");
   }
@@ -195,12 +205,13 @@ class WireInMemory : public Wire {
     return static_cast<int>(std::ranges::find(members_, device) - members_.begin());
   }
   /// A member's operation can proceed.
-  void wake(int place) { Scheduler::instance().wake(members_[static_cast<std::size_t>(place)]); }
+  void wake(int place) { scheduler_.wake(members_[static_cast<std::size_t>(place)]); }
 
   Index id_;
   std::vector<int> members_;
   std::shared_ptr<Queues> queues_;
-  Absence& absence_ = Scheduler::instance().absence();
+  Scheduler& scheduler_ = Scheduler::instance();
+  Absence& absence_ = scheduler_.absence();
   std::size_t num_present_ = 0;
   int place_ = 0;
 };
@@ -230,7 +241,7 @@ class ExchangeInMemory : public Transfer {
 
 template <class Finish>
 Started WireInMemory::contribute(Queues::Kind kind, std::span<const std::byte> contribution, Finish finish) {
-  Scheduler::instance().note_progress();
+  scheduler_.note_progress();
   const auto me = static_cast<std::size_t>(place_);
   const std::pair number(kind, queues_->begun[me][kind]++);
   Exchange& exchange = queues_->exchanges[number];
@@ -239,7 +250,7 @@ Started WireInMemory::contribute(Queues::Kind kind, std::span<const std::byte> c
   exchange.contributions[me].assign(contribution.begin(), contribution.end());
   if (++exchange.arrived == num_present_) {
     fill_in(exchange.contributions, kind == Queues::split);
-    for (int m : members_) Scheduler::instance().wake(m);
+    for (int m : members_) scheduler_.wake(m);
   }
   return std::make_unique<ExchangeInMemory<Finish>>(queues_, number, std::move(finish));
 }

@@ -78,7 +78,10 @@ int Group::tag(Channel channel) const {
 /// The k-th post on a channel matches the peer's k-th post on the channel's other side. In each collective, counts
 /// start at the call's number times 2^32, so they stay equal on both sides after a failed call.
 void Group::track(Posts& posts, Started request, Side side, Channel channel, int peer) {
-  Index& posted = posted_[slot(side, channel, peer)];
+  Counted& counted = counted_last_[static_cast<std::size_t>(side)];
+  const Index here = slot(side, channel, peer);
+  if (counted.slot != here) counted = {here, &posted_[here]};
+  Index& posted = *counted.posts;
   if (channel < first_of_messages) posted = std::max(posted, calls_begun() << 32);
   const Index count = ++posted;
   if (request == nullptr) return;

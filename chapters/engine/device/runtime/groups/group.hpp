@@ -4,6 +4,7 @@
 /// does not count these. The group counts all posts, so that the control plane can tell what a device waits
 /// for.
 
+#include <array>
 #include <map>
 #include <memory>
 #include <optional>
@@ -107,9 +108,9 @@ class Group {
 
   /// Begins the next collective call. Its number is part of the tags of its messages, so that messages of a failed
   /// call do not match receives of a later one.
-  void begin_call() { ++posted_[calls_slot]; }
+  void begin_call() { ++calls_begun_; }
   /// The number of collective calls that this device has begun in this group.
-  Index calls_begun() const { return posted_.at(calls_slot); }
+  Index calls_begun() const { return calls_begun_; }
   /// The number of posts that this device has made on a channel.
   Index posted(Side side, Channel channel, int peer) const {
     const auto count = posted_.find(slot(side, channel, peer));
@@ -163,6 +164,13 @@ class Group {
   std::vector<int> members_;
   std::string in_group_;
   std::map<Index, Index> posted_ = {{control_slot, 0}, {calls_slot, 0}};  // by slot
+  Index& calls_begun_ = posted_.at(calls_slot);
+  /// A slot's place in posted_: a ring counts in the same two again and again.
+  struct Counted {
+    Index slot = -1;
+    Index* posts = nullptr;
+  };
+  std::array<Counted, 2> counted_last_;  // by side
 };
 
 /// "device 1", "devices 0 to 3, 5".
