@@ -48,8 +48,7 @@ struct Queues {
   explicit Queues(std::size_t members) : sends(members), receives(members), begun(members) {}
   std::vector<Operations> sends, receives;  // by receiver, in the order of posting
   Operations spare;                         // those that have met: each keeps its memory for another one
-  /// The last two are agreements of calls, where members are absent.
-  enum Kind { collective, call, split };
+  enum Kind { collective, agreement };
   std::map<std::pair<Kind, std::size_t>, Exchange> exchanges;  // by kind and number
   std::vector<std::map<Kind, std::size_t>> begun;              // number begun, by member and kind
 };
@@ -191,7 +190,8 @@ class WireInMemory : public Wire {
 
   /// Begins the next collective of this kind. `finish` gets all members' contributions when all have begun it.
   template <class Finish>
-  Started contribute(Queues::Kind kind, std::span<const std::byte> contribution, Finish finish);
+  Started contribute(Queues::Kind kind, std::span<const std::byte> contribution, Finish finish,
+                     bool is_split = false);
   /// Makes the contributions of absent members: equal ones, or numbers that grow evenly.
   void fill_in(std::vector<std::vector<std::byte>>& contributions, bool is_split) const;
   /// \throws Error internal for an absent member
@@ -240,7 +240,8 @@ class ExchangeInMemory : public Transfer {
 };
 
 template <class Finish>
-Started WireInMemory::contribute(Queues::Kind kind, std::span<const std::byte> contribution, Finish finish) {
+Started WireInMemory::contribute(Queues::Kind kind, std::span<const std::byte> contribution, Finish finish,
+                                 bool is_split) {
   scheduler_.note_progress();
   const auto me = static_cast<std::size_t>(place_);
   const std::pair number(kind, queues_->begun[me][kind]++);
@@ -249,7 +250,7 @@ Started WireInMemory::contribute(Queues::Kind kind, std::span<const std::byte> c
   exchange.contributions.resize(members_.size());
   exchange.contributions[me].assign(contribution.begin(), contribution.end());
   if (++exchange.arrived == num_present_) {
-    fill_in(exchange.contributions, kind == Queues::split);
+    fill_in(exchange.contributions, is_split);
     for (int m : members_) scheduler_.wake(m);
   }
   return std::make_unique<ExchangeInMemory<Finish>>(queues_, number, std::move(finish));
@@ -303,9 +304,10 @@ Started WireInMemory::all_gather(std::span<const Index> mine, std::span<Index> a
 }
 
 Started WireInMemory::agree(std::span<const Index> mine, std::span<Index> all, bool is_split) {
-  if (num_present_ == members_.size()) return nullptr;
-  return contribute(is_split ? Queues::split : Queues::call, std::as_bytes(mine),
-                    [all](const auto& of) { join(of, std::as_writable_bytes(all)); });
+  if (size() == 1) return nullptr;
+  return contribute(
+      Queues::agreement, std::as_bytes(mine),
+      [all](const auto& of) { join(of, std::as_writable_bytes(all)); }, is_split);
 }
 
 Started WireInMemory::all_to_all(std::span<const Index> for_each, std::span<Index> of_each) {

@@ -56,6 +56,9 @@ void begin_a_job() {
 void meet() {
   group().barrier();
 }
+void make_a_group() {
+  group().split(0, 0);
+}
 /// Everybody posts three elements to the right; device 1 expects more from the left.
 void expect_longer_on_1() {
   Future<> on_its_way = group().post_send(right(), Tensor({3}));
@@ -130,6 +133,10 @@ const std::vector<Case> what_does_not_fit = {
              "\n  device 1 calls barrier (call 1 at tests/failures/misbehave.cpp:",
              "\n  look at what device 1 alone does"},
             only(1, meet, all_reduce), Where::everywhere),
+    ends_in(81, "1_makes_a_group", 3,
+            {"error: the devices do not make the same call\n", "\n  device 1 calls split (",
+             "\n  look at what device 1 alone does"},
+            only(1, make_a_group, all_reduce), Where::everywhere),
     ends_in(81, "1_expects_a_longer_message", 3,
             {"error: device 1: post_receive: expected (40,), given (3,) from device 0"}, expect_longer_on_1,
             Where::everywhere),
