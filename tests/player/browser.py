@@ -18,7 +18,7 @@ class Browser:
     """A page of a headless browser. `said` has its messages: of the console, and exceptions."""
 
     def __init__(self, seconds=60):
-        self.folder = tempfile.TemporaryDirectory(prefix="chromium")
+        self.folder = tempfile.TemporaryDirectory(prefix="chromium", ignore_cleanup_errors=True)
         words = [CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
                  "--no-first-run", "--disable-ipc-flooding-protection", "--remote-debugging-port=0",
                  f"--user-data-dir={self.folder.name}", "about:blank"]

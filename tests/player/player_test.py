@@ -242,7 +242,7 @@ class Page(unittest.TestCase):
         self.assertIn(most[0], numbers(self.text(".total")))
         self.browser.press("Home")
         self.browser.press(" ")
-        self.browser.wait_for(lambda: where() == 1)
+        self.browser.wait_for(lambda: where() >= 1)  # a busy machine may see a later one
         self.browser.press(" ")
         self.assertIn("play", self.text("#play-button"))
 
