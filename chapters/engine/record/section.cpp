@@ -54,7 +54,7 @@ void Section::add(const Entry& entry) {
   if (is == "laid") lay(entry);
   if (is == "value")
     values_.push_back({std::ssize(events_) - 1, known(tensor_in(entry)).id, entry.at("values")});
-  if (is == "named") known(tensor_in(entry)).name = entry.at("name");
+  if (is == "named" && tensor_in(entry) >= 0) known(tensor_in(entry)).name = entry.at("name");
   if (is == "group") add_group(entry);
 }
 
