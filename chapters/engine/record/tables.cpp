@@ -4,7 +4,7 @@
 
 namespace shard {
 
-Index Table::number_of(const Entry& value) {
+Index NumberedValues::number_of(const Entry& value) {
   const auto [found, is_new] = numbers_.try_emplace(value.dump(), static_cast<Index>(all_.size()));
   if (is_new) all_.push_back(value);
   return found->second;

@@ -12,7 +12,7 @@
 namespace shard {
 
 /// Different values, numbered from 0 in the order in which they were first asked for.
-class Table {
+class NumberedValues {
  public:
   Index number_of(const Entry& value);
   const Entry& all() const { return all_; }
@@ -24,7 +24,7 @@ class Table {
 
 /// All tables of a record.
 struct Tables {
-  Table files, lines, groups, contexts, what, sends;
+  NumberedValues files, lines, groups, contexts, what, sends;
 
   /// The number of "FILE:LINE"; nothing for no line.
   std::optional<Index> line(const std::string& text);
