@@ -1,15 +1,27 @@
 """What the scripts say of records: makes pages of them, and compares two."""
+import sys
 from pathlib import Path
 
 import setup
+sys.path.append(str(setup.root / "chapters/engine/record"))
 from compare import difference_in_words, first_difference
 from join import page_of_two, run_of
+from record import Record
 
 
 def read(file):
     """The run whose record a file has."""
+    return read_by(run_of, file)
+
+
+def record_in(file):
+    """The record that a file has."""
+    return read_by(Record, file)
+
+
+def read_by(reads, file):
     try:
-        return run_of(Path(file).read_text("utf-8"), setup.root)
+        return reads(Path(file).read_text("utf-8"), setup.root)
     except UnicodeDecodeError:
         setup.fail(65, f"{file}: expected a record, given no text")
     except ValueError as error:

@@ -2,7 +2,7 @@
 import html
 import re
 
-from record import RECEIVES, SENDS
+from reader import RECEIVES, SENDS
 
 VERBS = {"all_reduce": "reduce", "reduce_scatter": "reduce and scatter", "all_gather": "gather",
          "all_to_all": "exchange pieces of", "broadcast": "broadcast", "barrier": "stop at a barrier",

@@ -3,7 +3,7 @@
 A step is one call of one group, or a run of operations between calls, which devices that do the same share."""
 from collections import defaultdict
 
-from record import MEMORY, RECEIVES, SENDS
+from reader import MEMORY, RECEIVES, SENDS
 
 MOST = 1000  # steps of a page
 FOLDED = 60  # more of them open folded
@@ -286,20 +286,14 @@ def words_of(context):
 
 def peak_of(record, steps):
     """The most bytes that a device has at once: (device, bytes, step), and (bytes, step) for each device."""
-    peaks, now = {}, {}
+    peaks, held = {}, {}
     for number, step in enumerate(steps):
         for item in step.items:
-            section = record.devices[item.device][item.section]
-            held = now.get((item.section, item.device))
-            if held is None:
-                held = now[item.section, item.device] = {one["tensor"]: one["bytes"] for one in section.held}
-            total = sum(held.values())
-            for event in section.events[item.begin:item.end]:
-                if event.kind == "made":
-                    held[event.tensors[0]] = event.what["bytes"]
-                    total += event.what["bytes"]
-                elif event.kind == "freed":
-                    total -= held.pop(event.tensors[0], 0)
-                if total > peaks.get(item.device, (-1, 0))[0]:
-                    peaks[item.device] = (total, number)
+            place = item.section, item.device
+            if place not in held:
+                section = record.devices[item.device][item.section]
+                held[place] = [sum(by_purpose.values()) for by_purpose in section.bytes_held()]
+            most = max(held[place][item.begin:item.end + 1])
+            if most > peaks.get(item.device, (-1, 0))[0]:
+                peaks[item.device] = (most, number)
     return peaks

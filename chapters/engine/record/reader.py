@@ -1,107 +1,111 @@
 """Reads a record (docs/record.md): its events with what their tables say."""
 import json
-from dataclasses import dataclass, field
-from pathlib import Path
 
 VERSION = 1
 MEMORY = ("made", "freed", "moved")
+SENDS, RECEIVES = ("send", "send_async", "post_send"), ("receive", "post_receive")
 PURPOSES = ("parameters", "gradients", "optimizer", "activations", "buffers")
 
 
-@dataclass
 class Event:
-    """One event of a device. `what` says what happened, as in the record; `held` is the bytes held after it, by
-    purpose."""
-    what: dict
-    context: dict = field(default_factory=dict)  # phase, block, micro_batch, stage
-    line: str = ""              # "chapters/03_tensor_parallel/tensor_parallel.hpp:38"
-    t: int | None = None        # microseconds since the section began on the first device
-    took: int | None = None     # microseconds; -1: until the end; None: nobody waits at this event
-    tensors: list = field(default_factory=list)  # that it reads, or that was made, freed or moved
-    result: int | None = None   # the tensor that it writes
-    sent: list = field(default_factory=list)     # [to, messages, bytes]
-    number: int | None = None   # of a call
-    of: int | None = None       # of a wait: the number of its call among the events
-    held: dict = field(default_factory=dict)
+    """An event of a device: a row of the record with what its numbers stand for."""
 
-    def __getattr__(self, name):
-        if name.startswith("_"):
-            raise AttributeError(name)
-        return self.what.get(name)
+    def __init__(self, record, row):
+        self.what = record.what[row[0]]
+        self.kind = self.what["is"]
+        self.line = self.what.get("line")  # a number of `lines`
+        self.context, self.t, self.took, self.tensors, self.to = {}, None, 0, [], None
+        self.of, self.number, self.sends, self.context_number = None, None, [], None
+        if self.kind in MEMORY:
+            self.tensors = [row[1]]
+            return
+        self.context_number, self.t, self.took = row[1:4]
+        self.context = record.contexts[row[1]]
+        if self.kind == "wait":
+            self.of = row[4]
+        elif self.kind == "call":
+            self.tensors, self.to, self.number = [] if row[4] is None else [row[4]], row[5], row[6]
+            self.sends = record.sends[row[7]]
+        else:
+            self.tensors, self.to = row[4], row[5]
+
+    @property
+    def function(self):
+        return self.what.get("function", "")
+
+    @property
+    def operands(self):
+        """What is known of `tensors`: shape and layout."""
+        given = self.what.get("from", [])
+        return given if isinstance(given, list) else [given]
+
+    @property
+    def ends(self):
+        return self.t + max(self.took or 0, 0)
 
 
-@dataclass
 class Section:
-    """What one device did in one section: "step 1"."""
-    name: str
-    began: int      # microseconds since the first section of the record
-    held: list      # the tensors at its beginning
-    names: dict     # of tensors: parameters, and gradients of them
-    events: list
+    """What a device did in one section: a step of training, for one."""
 
-    def sent(self):
-        """Messages and bytes that the device has sent."""
-        return [sum(s[i] for e in self.events for s in e.sent) for i in (1, 2)]
+    def __init__(self, record, section):
+        self.name, self.began, self.held = section["name"], section["began"], section["held"]
+        self.names = {int(tensor): name for tensor, name in section["names"].items()}
+        self.events = [Event(record, row) for row in section["events"]]
 
-    def flops(self):
-        return sum(e.flops or 0 for e in self.events)
+    def bytes_held(self):
+        """By purpose, at the beginning and after each event."""
+        held = dict.fromkeys(PURPOSES, 0)
+        tensors = {one["tensor"]: (one["purpose"], one["bytes"]) for one in self.held}
+        for purpose, size in tensors.values():
+            held[purpose] += size
+        yield dict(held)
+        for event in self.events:
+            if event.kind in MEMORY:
+                [tensor] = event.tensors
+                before, size = tensors.pop(tensor, (event.what.get("purpose"), 0))
+                held[before] -= size
+                if event.kind != "freed":
+                    tensors[tensor] = event.what["purpose"], event.what.get("bytes", size)
+                    held[event.what["purpose"]] += tensors[tensor][1]
+            yield dict(held)
 
     def peak(self):
         """The most bytes held at one time."""
-        return max([sum(t["bytes"] for t in self.held), *(sum(e.held.values()) for e in self.events)])
+        return max(sum(held.values()) for held in self.bytes_held())
+
+    def sent(self):
+        """Messages and bytes that the device has sent."""
+        return [sum(row[i] for event in self.events for row in event.sends) for i in (1, 2)]
+
+    def flops(self):
+        return sum(event.what.get("flops", 0) for event in self.events)
 
 
 class Record:
-    """A record in memory. `devices[d]` is the list of device d's sections."""
+    """A record that is read. `devices[d]` is the list of device d's sections. Raises ValueError: what is wrong with it."""
 
-    def __init__(self, path):
-        self.raw = raw = json.loads(Path(path).read_text())
-        if (raw.get("format"), raw.get("version")) != ("shardbook record", VERSION):
-            raise ValueError(f"{path}: expected a record of version {VERSION}")
-        self.job, self.end = raw["job"], raw["end"]
-        self.lines = [f"{raw['files'][file]}:{line}" for file, line in raw["lines"]]
-        self.devices = [[self._section(s) for s in device["sections"]] for device in raw["devices"]]
+    def __init__(self, text):
+        try:
+            self.json = json.loads(text)
+            if self.json.get("format") != "shardbook record":
+                raise ValueError('expected "format": "shardbook record"')
+            if self.json.get("version") != VERSION:
+                raise ValueError(f"expected version {VERSION}, given {self.json.get('version')}")
+            for name in ("job", "end", "files", "lines", "groups", "layouts", "contexts", "sends", "what"):
+                setattr(self, name, self.json[name])
+            self.devices = [[Section(self, section) for section in device["sections"]]
+                            for device in self.json["devices"]]
+        except json.JSONDecodeError as error:
+            raise ValueError(f"expected JSON, given {error}") from error
+        except (KeyError, IndexError, TypeError, AttributeError) as error:
+            raise ValueError(f"expected the fields of docs/record.md, given none for {error}") from error
 
-    def layout(self, number, device):
-        """A layout as a device has it: letters, axes, whole and, if it is known, this device's part."""
-        layout = self.raw["layouts"][number]
-        return {**layout, "mine": layout["parts"].get(str(device))}
+    def place(self, line):
+        """FILE:LINE of a line's number."""
+        file, number = self.lines[line]
+        return f"{self.files[file]}:{number}"
 
-    def _section(self, raw):
-        held = dict.fromkeys(PURPOSES, 0)
-        tensors = {t["tensor"]: [t["purpose"], t["bytes"]] for t in raw["held"]}
-        for purpose, size in tensors.values():
-            held[purpose] += size
-        events = []
-        for row in raw["events"]:
-            event = self._event(row)
-            if event.what["is"] in MEMORY:
-                [tensor] = event.tensors
-                if event.what["is"] == "made":
-                    tensors[tensor] = [event.purpose, event.bytes]
-                    held[event.purpose] += event.bytes
-                else:
-                    purpose, size = tensors[tensor]
-                    held[purpose] -= size
-                    if event.what["is"] == "moved":
-                        held[event.purpose] += size
-                        tensors[tensor][0] = event.purpose
-            event.held = dict(held)
-            events.append(event)
-        return Section(raw["name"], raw["began"], raw["held"], {int(t): n for t, n in raw["names"].items()}, events)
-
-    def _event(self, row):
-        what = self.raw["what"][row[0]]
-        line = self.lines[what["line"]] if "line" in what else ""
-        if what["is"] in MEMORY:
-            return Event(what, line=line, tensors=[row[1]])
-        event = Event(what, self.raw["contexts"][row[1]], line, row[2], row[3])
-        if what["is"] == "operation":
-            event.tensors, event.result = row[4:]
-        elif what["is"] == "call":
-            argument, event.result, event.number, sends = row[4:]
-            event.tensors = [] if argument is None else [argument]
-            event.sent = self.raw["sends"][sends]
-        else:
-            [event.of] = row[4:]
-        return event
+    def group(self, event):
+        """The members of a call's group, and its name."""
+        group = self.groups[event.what["group"]]
+        return group["members"] or list(range(len(self.devices))), group["name"]

@@ -6,7 +6,6 @@
 
 namespace shard::runtime {
 
-/// Call it before the product is computed.
 void note_allocation(const void* memory, Purpose purpose, Index bytes);
 void note_release(const void* memory, Purpose purpose, Index bytes);
 void note_move(const void* memory, Purpose from, Purpose to, Index bytes);
