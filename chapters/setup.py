@@ -36,12 +36,12 @@ def take_options(words, expected):
     """Splits words into the values of these options, {name: value}, and the rest."""
     values, rest, words = {}, [], iter(words)
     for word in words:
-        if (near := f"-{word.lstrip('-')[:1]}") in expected and re.fullmatch("-n[0-9]+|--n", word):
-            fail(64, f"{word}: expected {near} and a number behind it, as in {near} 4")
-        elif word not in expected:
+        # A number may stand right behind a letter: -n4.
+        option, number = (word[:2], word[2:]) if word[:2] in expected and word[2:].isdecimal() else (word, None)
+        if option not in expected:
             rest.append(word)
-        elif (value := next(words, None)) is not None:
-            values[word] = value
+        elif (value := number or next(words, None)) is not None:
+            values[option] = value
         else:
             fail(64, f"{word}: expected {expected[word]}, given nothing")
     return values, rest

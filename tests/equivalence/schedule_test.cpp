@@ -10,6 +10,7 @@
 #include "engine/schedules/timeline.hpp"
 #include "tests/harness/catch.hpp"
 #include "tests/harness/devices.hpp"
+#include "tests/harness/refused.hpp"
 
 namespace shard::testing {
 
@@ -54,6 +55,22 @@ std::string complaint(const Schedule& schedule) {
 
 TEST_CASE("every schedule is proved") {
   for_each_schedule([](const Known& s) { CHECK(complaint(s.schedule) == ""); });
+}
+
+TEST_CASE("what a pipeline takes must be there, and is there once") {
+  const Message gradient{Flow::gradient, 1, 0};
+  std::map<Message, int> messages = {{gradient, 7}};
+  CHECK(taken(messages, gradient) == 7);
+  check_refused(
+      [&] { taken(messages, gradient); },
+      "pipeline: expected the gradient of micro-batch 1 for stage 0, received or computed, given none");
+  std::map<std::pair<Index, int>, int> kept = {{{1, 2}, 8}};
+  CHECK(taken(kept, {1, 2}) == 8);
+  check_refused(
+      [&] {
+        taken(kept, {0, 2});
+      },
+      "pipeline: expected what stage 2 kept of micro-batch 0, given none");
 }
 
 TEST_CASE("idle shares are those of the literature, messages and waits included") {

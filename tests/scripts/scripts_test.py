@@ -223,7 +223,7 @@ class Launching(Scripts):
     def test_words_for_a_chapter(self):
         """A number without its zero, a strategy's name, and what else one types first; a near word is a question."""
         for words, code, said in ((("3", "-n", "2", "owns"), 0, "column-row, 2 layers"),
-                                  (("tp", "-n", "2", "owns"), 0, "column-row, 2 layers"),
+                                  (("tp", "-n2", "owns"), 0, "device 0  1\n"), (("3", "-n"), 64, "given nothing\n"),
                                   (("fsdp", "-n", "2", "train", "--steps", "2"), 0, "06 fully sharded, zero3"),
                                   (("help",), 0, "--host-file FILE"), (("list",), 0, "03_tensor_parallel\n"),
                                   (("strategies",), 0, "ddp, dp, data, all-reduce: 02 --variant all-reduce\n"),

@@ -239,6 +239,20 @@ std::string fill_report(Report& report, const Run& run, ShardedEngine& engine, O
   return run.network.examples(engine, run.arguments.seed);
 }
 
+/// What is saved, the table, and whether all is as it should be. Writes the report, if one is wanted.
+void print_end(const Report& report, const Arguments& arguments) {
+  if (!arguments.save.empty())
+    fmt::print("{}\n",
+               for_reader(fmt::format("  saved after step {}: parameters and the optimizer's state, in {}",
+                                      arguments.steps, one_line(arguments.save))));
+  fmt::print("{}", table(report, output_columns(), arguments.times));
+  if (!arguments.report.empty()) write_report(arguments.report, report);
+  if (!report.is_good())
+    fmt::print("{}\n",
+               for_reader("a gradient, a loss or a figure is not what it should be: see the lines above that "
+                          "begin with \"differs\", \"loss curve\" or \"device\""));
+}
+
 }  // namespace
 
 int train(Communicator& group, const Chapter& chapter, const Variant& variant, const Arguments& arguments) {
@@ -267,22 +281,13 @@ int train(Communicator& group, const Chapter& chapter, const Variant& variant, c
   const std::string after = fill_report(report, run, *engine, *optimizer);
   const std::string last_step = engine->describe_step();
   compare_curve(report, {group, variant, *network, of_reference});
-  const int code = report.is_good() ? 0 : static_cast<int>(Code::differs);
-  if (!speaks(group)) return code;
-  fmt::print("\n{}\n{}\n  after training\n{}\n",
-             for_reader("  before training: " + network->examples_title()), before, after);
-  if (!last_step.empty()) fmt::print("{}\n", for_reader(last_step));
-  if (!arguments.save.empty())
-    fmt::print("{}\n",
-               for_reader(fmt::format("  saved after step {}: parameters and the optimizer's state, in {}",
-                                      arguments.steps, one_line(arguments.save))));
-  fmt::print("{}", table(report, output_columns(), arguments.times));
-  if (!arguments.report.empty()) write_report(arguments.report, report);
-  if (code != 0)
-    fmt::print("{}\n",
-               for_reader("a gradient, a loss or a figure is not what it should be: see the lines above that "
-                          "begin with \"differs\", \"loss curve\" or \"device\""));
-  return code;
+  if (speaks(group)) {
+    fmt::print("\n{}\n{}\n  after training\n{}\n",
+               for_reader("  before training: " + network->examples_title()), before, after);
+    if (!last_step.empty()) fmt::print("{}\n", for_reader(last_step));
+    print_end(report, arguments);
+  }
+  return report.is_good() ? 0 : static_cast<int>(Code::differs);
 }
 
 }  // namespace shard

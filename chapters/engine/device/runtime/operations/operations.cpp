@@ -15,11 +15,9 @@ using runtime::Noted;
 namespace {
 
 /// An argument if it is a tensor, else null.
-const Tensor* tensor_of(const Tensor& t) {
-  return &t;
-}
 template <class Argument>
-const Tensor* tensor_of(const Argument&) {
+const Tensor* tensor_of(const Argument& a) {
+  if constexpr (std::same_as<Argument, Tensor>) return &a;
   return nullptr;
 }
 
