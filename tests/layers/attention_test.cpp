@@ -132,6 +132,12 @@ TEST_CASE("attention in pieces, in any order, has the bits of attention at once,
     } while (std::next_permutation(one_by_one.begin() + 4, one_by_one.end()));
     CHECK(in_pieces(p, heads, {places(4, length), places(0, 2), places(2, 4)}, all) == at_once);
     CHECK(in_pieces(p, heads, {{1, 6}, {0, 5}, {2, 4, 3}, {}}, all) == at_once);
+    for (Index rows = 1; rows < length; ++rows) {
+      AttentionHeads by_blocks = heads;
+      by_blocks.block_rows = rows;
+      CHECK(in_pieces(p, by_blocks, {all}, all) == at_once);
+      CHECK(in_pieces(p, by_blocks, {places(4, length), places(0, 4)}, all) == at_once);
+    }
   }
 }
 
@@ -158,6 +164,26 @@ TEST_CASE("attention: a piece that no query sees leaves everything as it is") {
   const Outcome expected = in_pieces(p, heads, {seen}, queries);
   CHECK(in_pieces(p, heads, {later, seen}, queries) == expected);
   CHECK(in_pieces(p, heads, {seen, {0}}, queries) == expected);
+}
+
+TEST_CASE("attention by blocks never has all scores, forward and backward") {
+  // Without heads and sequences in common, the most that exists grows with the length, not with its square.
+  auto most = [](Index tokens) {
+    AttentionHeads heads{1, d, {0}, 1};
+    heads.block_rows = 8;
+    const Places all = places(0, tokens);
+    const Tensor q({tokens, d}), k({tokens, d}), v({tokens, d}), dout({tokens, d});
+    OnlineSoftmax softmax;
+    ledger().reset();
+    const Index before = ledger().live();
+    attend({q, k, v, all, all}, heads, softmax);
+    const Tensor o = attended(heads, tokens, softmax);
+    attend_backward(dout, o, {q, k, v, all, all}, heads, softmax);
+    return ledger().peak() - before;
+  };
+  const Index step = most(128) - most(64);
+  CHECK(step > 0);
+  CHECK(most(256) - most(128) == 2 * step);
 }
 
 TEST_CASE("key-value heads of some query heads, counted from the first that is here") {

@@ -38,16 +38,22 @@ std::vector<Index> buckets_of(std::span<const Index> at_q, std::span<const Index
 
 namespace {
 
-/// The runs of indices with consecutive positions.
-std::vector<Range> runs_of(std::span<const Index> at) {
+/// The runs of at most so many indices with consecutive positions.
+std::vector<Range> runs_of(std::span<const Index> at, Index at_most) {
   std::vector<Range> runs;
   const auto all = static_cast<Index>(at.size());
   for (Index begin = 0, end = 1; begin < all; begin = end++) {
     const Index* here = &at[static_cast<std::size_t>(begin)];
-    while (end < all && here[end - begin] == here[0] + end - begin) ++end;
+    while (end < all && end - begin < at_most && here[end - begin] == here[0] + end - begin) ++end;
     runs.push_back({begin, end});
   }
   return runs;
+}
+
+/// How many queries, and keys, a block has at most. A bias is a matrix of all scores: then a block is a whole run.
+Index rows_at_once(const AttentionPiece& piece, const AttentionHeads& heads) {
+  const Index all = std::max(std::ssize(piece.at_q), std::ssize(piece.at_k));
+  return heads.bias != nullptr ? all : std::min(all, heads.block_rows);
 }
 
 /// A run of queries and a run of keys, where some query sees some key: query i of its run sees the keys i + first
@@ -64,7 +70,8 @@ struct Blocks {
   std::vector<Block> visible;
 
   Blocks(const AttentionPiece& piece, const AttentionHeads& heads)
-      : of_q(runs_of(piece.at_q)), of_k(runs_of(piece.at_k)) {
+      : of_q(runs_of(piece.at_q, rows_at_once(piece, heads))),
+        of_k(runs_of(piece.at_k, rows_at_once(piece, heads))) {
     for (std::size_t i = 0; i < of_q.size(); ++i)
       for (std::size_t j = 0; j < of_k.size(); ++j) {
         const Index to_query = piece.at_q[static_cast<std::size_t>(of_q[i].begin)] -
@@ -173,7 +180,8 @@ void attend_heads(Tensor z, const Tensor& v, const ScoreRule& rule, bool is_firs
 /// Chooses the size of parts, and makes the initial state of each part and run of queries.
 void begin(OnlineSoftmax& softmax, const std::vector<Range>& runs, const AttentionPiece& piece,
            const AttentionHeads& heads) {
-  const Index s = std::ssize(piece.at_q), n = std::ssize(piece.at_k);
+  const Index at_most = rows_at_once(piece, heads);
+  const Index s = std::min(std::ssize(piece.at_q), at_most), n = std::min(std::ssize(piece.at_k), at_most);
   const Index of_head = std::max({s * n, (s + n) * heads.head_dim, Index{1}});
   const Index at_once = std::max(piece.q.size(), piece.k.size()) / of_head;
   const auto all = static_cast<Index>(heads.key_head.size());

@@ -9,7 +9,8 @@
 /// keep the largest score m so far, the sum l of powers base^(s − m), and the sum of these powers times the
 /// values. Where a piece has a larger score, the sums so far are multiplied by base^(m − m'). The backward
 /// pass computes the scores of a piece again from q and k, so scores are never kept (Dao et al. 2022,
-/// "FlashAttention", section 3).
+/// "FlashAttention", section 3). A long piece is cut into blocks of queries and keys: all of its scores never exist
+/// at once.
 
 #include <optional>
 #include <span>
@@ -47,6 +48,7 @@ struct AttentionHeads {
   bool is_causal = true;         ///< otherwise a query sees all keys, those behind it too
   const Tensor* bias = nullptr;  ///< added to scaled scores: (s · n, heads), a row for each query and key;
                                  ///< positions then follow one another
+  Index block_rows = 512;  ///< scores exist for so many queries and keys at once, unless they have a bias
 
   Index query_width() const { return static_cast<Index>(key_head.size()) * head_dim; }
   Index key_width() const { return key_heads * head_dim; }
