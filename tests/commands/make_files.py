@@ -9,9 +9,9 @@ from types import SimpleNamespace
 
 import numpy as np
 
-sys.path.append(str(Path(__file__).resolve().parents[1] / "equivalence"))
-import shardbook
-import shardbook_decoder
+sys.path.append(str(Path(__file__).resolve().parents[2] / "chapters/suite"))
+import shardbook_check as sb
+from shardbook_check.problems import decoder
 
 
 def tensor(*shape):
@@ -92,7 +92,7 @@ def foreign_files():
                             is_tied=True)
     files["t5_network/model.safetensors"] = {
         t5_name(name): tensor(*shape).T if re.search("block_.*[^m]$", name) else tensor(*shape)
-        for name, shape in shardbook_decoder.t5_shapes_of(sizes).items() if not name.startswith("encoder/block_1")}
+        for name, shape in decoder.t5_shapes_of(sizes).items() if not name.startswith("encoder/block_1")}
     network = files["t5_network/model.safetensors"]
     files["t5_one_name/model.safetensors"] = without(network, "shared.weight") | {
         "decoder.embed_tokens.weight": network["shared.weight"]}
@@ -131,5 +131,5 @@ def make_files(folder):
     for files in (PARAMETER_FILES, files_of_networks(), BATCH_FILES, TOKEN_FILES, foreign_files()):
         for name, tensors in files.items():
             (folder / name).parent.mkdir(exist_ok=True)
-            shardbook.write(folder / name, tensors)
+            sb.write(folder / name, tensors)
     write_malformed(folder)

@@ -29,6 +29,7 @@ import judge
 import problems
 import results
 import small_problems
+import shardbook_check as sb
 import submission
 from grading import Graded, Part, parts_of, tests_of
 from problems import Asked, Test, settled
@@ -78,7 +79,7 @@ class Problems(unittest.TestCase):
             self.assertEqual(job, {"variant": "zero1", "options": {}, "steps": 3, "input_grad": True})
             self.assertEqual(sorted(p.name for p in Path(name, "p").iterdir()),
                              ["batch.safetensors", "job.json", "params.safetensors"])
-            first = problems.shardbook.read(Path(name, "p/params.safetensors"))
+            first = sb.read(Path(name, "p/params.safetensors"))
             now = asked.problem.params
             self.assertTrue(any((first[key].values != now[key]).any() for key in now))
 
@@ -349,7 +350,7 @@ class Judged(Folder):
                            "03_tensor_parallel")
         self.parts = []
         for device in range(3):
-            begin, end = problems.shardbook.part(7, 3, device)
+            begin, end = sb.part(7, 3, device)
             cut = {"layer_0/weights": (slice(None), slice(begin, end)), "layer_1/weights": (slice(begin, end),)}
             self.parts.append({name: (t[cut[name]] if name in cut else t,
                                       [begin if s != slice(None) else 0 for s in
@@ -362,7 +363,7 @@ class Judged(Folder):
         for device, parts in enumerate(self.parts):
             if parts is None:
                 continue
-            problems.shardbook.write(self.folder / f"device_{device}.safetensors",
+            sb.write(self.folder / f"device_{device}.safetensors",
                                      {name: values for name, (values, _) in parts.items()})
             begins = {name: begin for name, (_, begin) in parts.items()}
             said = {"begin": begins, "figures": self.figures[device]}

@@ -10,14 +10,20 @@ import sys
 import tempfile
 import unittest
 import xml.etree.ElementTree as xml
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 
-import shardbook
-
 here = Path(__file__).resolve().parent
+suite = here.parents[1] / "chapters/suite"
+sys.path.insert(0, str(suite))
+import shardbook_check as sb
+from shardbook_check import causes, layouts, wrong_versions
+from shardbook_check.problems import bounded, kinds, networks
+from shardbook_check.problems.layers import OnGrid
+
 programs = Path(sys.argv.pop(1)).resolve()
 python = "/usr/bin/python3"
 foreign = os.environ.get("FOREIGN_PYTHON", python)  # one that has PyTorch, or JAX
@@ -29,29 +35,28 @@ FULL = "mixture-exact-16x5x7x5-7-top2-full"
 
 
 def problems_with_tokens():
-    return [problem for problem in shardbook.problems() if problem.workload in shardbook.TOKENS]
+    return [problem for problem in sb.problems() if problem.workload in kinds.TOKENS]
 
 
 class Suite(unittest.TestCase):
+    ENVIRONMENT = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": str(suite)}
+
     def setUp(self):
         scratch = tempfile.TemporaryDirectory(prefix="a folder ")
         self.addCleanup(scratch.cleanup)
         self.scratch = Path(scratch.name)
 
-    def call(self, script, *words, code=0):
-        """What a script of the suite says, on standard output, and on standard error where it refuses."""
-        ended = subprocess.run([python, here / script, *map(str, words)], capture_output=True, text=True,
-                               check=False, env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"})
+    def call(self, command, *words, code=0):
+        """What a command of the suite says, on standard output, and on standard error where it refuses."""
+        ended = subprocess.run([python, suite / "shardbook-check", command, *map(str, words)], capture_output=True,
+                               text=True, check=False, env=self.ENVIRONMENT)
         self.assertEqual(ended.returncode, code, ended.stdout + ended.stderr)
         return ended.stderr if code in (64, 65) else ended.stdout
 
     def adapter(self, name, problems, devices, edit=None, code=0, strategy=(), with_python=python):
         """Runs the suite on an adapter, with one text of it replaced."""
-        shutil.copytree(here / "adapters", self.scratch / "suite/adapters", dirs_exist_ok=True)
-        for file in here.glob("shardbook*.py"):
-            if not (link := self.scratch / "suite" / file.name).exists():
-                link.symlink_to(file)
-        adapter, shared = (self.scratch / f"suite/adapters/{file}.py" for file in (name, "numpy_decoder"))
+        shutil.copytree(here / "adapters", self.scratch / "adapters", dirs_exist_ok=True)
+        adapter, shared = (self.scratch / f"adapters/{file}.py" for file in (name, "numpy_decoder"))
         if edit:
             file = adapter if edit[0] in adapter.read_text() else shared
             text = file.read_text()
@@ -84,44 +89,44 @@ class Problems(Suite):
         self.assertEqual(made, stored)
 
     def test_no_problem_hides_a_mistake(self):
-        for problem in shardbook.problems():
-            rows = problem.batch["input_ids" if problem.workload in shardbook.TOKENS else "input"]
+        for problem in sb.problems():
+            rows = problem.batch["input_ids" if problem.workload in kinds.TOKENS else "input"]
             self.assertEqual(len(np.unique(rows, axis=0)), problem.batch_size, problem.name)
             for name, want in problem.expected.items():
                 self.assertGreater((want != 0).mean(), 0.3, (problem.name, name))
-        sizes = [n for problem in shardbook.problems() if problem.workload not in shardbook.TOKENS
+        sizes = [n for problem in sb.problems() if problem.workload not in kinds.TOKENS
                  for n in (problem.batch_size, *problem.widths)]
         self.assertLess(min(sizes), 8)  # fewer rows or columns than devices
-        exact = shardbook.problem(SMALL)
+        exact = sb.problem(SMALL)
         product = exact.batch["input"] @ exact.params["layer_0/weights"]
         self.assertTrue((product == 0).any())  # a ReLU at its kink
 
     def test_an_exact_mixture_has_all_gates_and_drops_choices(self):
-        problem = shardbook.problem(TOP_1)
+        problem = sb.problem(TOP_1)
         logits = problem.batch["input"] @ problem.params["router/weights"]
-        gates = shardbook.softmax(shardbook.Bounded.exact(logits, shardbook.EXACT)).value.max(axis=1)
+        gates = networks.softmax(bounded.Bounded.exact(logits, bounded.EXACT)).value.max(axis=1)
         self.assertEqual(set(gates), {1, 0.5, 0.25})
-        full = shardbook.problem(FULL)
-        roomy = shardbook.replace(full, capacity_factor="none").expected["output"]
+        full = sb.problem(FULL)
+        roomy = replace(full, capacity_factor="none").expected["output"]
         self.assertGreater((full.expected["output"] != roomy).any(axis=1).sum(), 2)
 
     def test_what_float32_does_not_hold_is_no_exact_problem(self):
         def exact(*values):
-            return shardbook.Bounded.exact([values], shardbook.EXACT)
-        self.assertEqual(shardbook.unit_of(np.array([6, 0.75, 0])), 0.25)
+            return bounded.Bounded.exact([values], bounded.EXACT)
+        self.assertEqual(bounded.unit_of(np.array([6, 0.75, 0])), 0.25)
         for compute in (lambda n: exact(n, 1) @ exact(1, 1).T,
-                        lambda n: shardbook.sum_of([exact(n), exact(1)]),
+                        lambda n: networks.sum_of([exact(n), exact(1)]),
                         lambda n: exact(n) - exact(1)):
             compute(2.0**21)
-            with self.assertRaises(shardbook.Undecided):
+            with self.assertRaises(sb.Undecided):
                 compute(2.0**24)
-        shardbook.softmax(exact(0, 0))
-        with self.assertRaises(shardbook.Undecided):
-            shardbook.softmax(exact(0, 0, 0))
+        networks.softmax(exact(0, 0))
+        with self.assertRaises(sb.Undecided):
+            networks.softmax(exact(0, 0, 0))
 
     def test_no_order_of_summation_exceeds_the_bound(self):
         random = np.random.default_rng(1)
-        problem = shardbook.problem("mlp-real-16x8x24x8")
+        problem = sb.problem("mlp-real-16x8x24x8")
         w, x = problem.params, problem.batch["input"].astype("f4")
         for _ in range(50):
             order = random.permutation(24)
@@ -132,11 +137,11 @@ class Problems(Suite):
             self.assertTrue((np.abs(y - problem.expected["output"]) <= problem.bounds()["output"]).all())
 
     def test_numbers_that_rounding_decides_are_in_no_exact_problem(self):
-        layers = shardbook.OnGrid(shardbook.problem(PLAIN).grid, 0.0, is_checked=True)
+        layers = OnGrid(sb.problem(PLAIN).grid, 0.0, is_checked=True)
         self.assertEqual(layers.rounded([0.0625, 0.1875, 0.06, -70]).tolist(), [0, 0.25, 0, -64])
         for compute in (lambda: layers.rounded(0.0625 + 2.0**-27), lambda: layers.held(1 + 2.0**-30),
                         lambda: layers.product(np.array([[2.0**25, 1]]), np.ones((2, 1)))):
-            with self.assertRaises(shardbook.Undecided):
+            with self.assertRaises(sb.Undecided):
                 compute()
 
     def test_bounds_of_networks_of_tokens_are_small(self):
@@ -163,8 +168,8 @@ class Implementations(Suite):
         verdicts = json.loads((self.scratch / "v.json").read_text())["verdicts"]
         self.assertEqual([(v["problem"], v["devices"], v["right"]) for v in verdicts],
                          [(p, n, True) for p in (SMALL, "mlp-real-13x7x11x7") for n in (1, 3)])
-        suite = xml.parse(self.scratch / "v.xml").getroot()
-        self.assertEqual([suite.get(key) for key in ("tests", "failures", "skipped")], ["4", "0", "0"])
+        cases = xml.parse(self.scratch / "v.xml").getroot()
+        self.assertEqual([cases.get(key) for key in ("tests", "failures", "skipped")], ["4", "0", "0"])
 
     def test_the_mixture(self):
         options = ["--variant", "top-k", "--top-k", "{top_k}", "--capacity-factor", "{capacity_factor}",
@@ -226,9 +231,9 @@ class Implementations(Suite):
          "expected a result of this name, given none"),
         ("dict(zip(names, g))", 'dict(zip(["layer_7/weights", *names[1:]], g))', SMALL, "layer_7/weights", None,
          "no such result: expected input_grad, layer_0/weights"),
-        ("g[layer] = x.T @ dh", "g[layer] = shardbook.rounded(x.T @ dh, 'BF16')", REAL_MLP, "layer_0/weights", 1,
+        ("g[layer] = x.T @ dh", "g[layer] = sb.rounded(x.T @ dh, 'BF16')", REAL_MLP, "layer_0/weights", 1,
          "what bfloat16 has of it: a conversion to 16 bits?"),
-        ("w = [mine(read[name], layer)", "w = [shardbook.rounded(mine(read[name], layer), 'F16')", REAL_MLP,
+        ("w = [mine(read[name], layer)", "w = [sb.rounded(mine(read[name], layer), 'F16')", REAL_MLP,
          "output", 0, "what weights in float16 give: kept in 16 bits?"),
         ("inputs += [x, h]", "inputs += [x, x @ w[layer]]", SMALL, "layer_1/weights", 0,
          "a layer's input kept as it was before its ReLU?"),
@@ -285,11 +290,11 @@ class Implementations(Suite):
     def test_each_cause_of_an_mlp_is_named(self):
         """What each wrong version computes has its name in some problem, and everywhere one that fits."""
         named, known = set(), set()
-        for problem in (shardbook.problem(name) for name in (EVEN, "mlp-real-5x3x2x3x2x3", ADAM, SGD)):
-            for text, mistake in shardbook.mistakes(problem, 2):
-                wrong = {name: shardbook.Stored(value, "F64")
-                         for name, value in shardbook.after(problem, **mistake).items()}
-                causes = {d.cause for d in shardbook.check_pieces(problem, 2, [wrong]).differences}
+        for problem in (sb.problem(name) for name in (EVEN, "mlp-real-5x3x2x3x2x3", ADAM, SGD)):
+            for text, mistake in wrong_versions.mistakes(problem, 2):
+                wrong = {name: sb.Stored(value, "F64")
+                         for name, value in kinds.after(problem, **mistake).items()}
+                causes = {d.cause for d in sb.check_pieces(problem, 2, [wrong]).differences}
                 self.assertNotIn("no known cause", causes, (problem.name, text))
                 known.add(text)
                 named |= causes & {text}
@@ -300,7 +305,7 @@ class Implementations(Suite):
         """Random values have no known cause: as noise above the bound, or in an element, rows, or every second element."""
         random = np.random.default_rng(3)
         for name in (SMALL, REAL_MLP, ADAM, SGD, TOP_2, REAL):
-            problem = shardbook.problem(name)
+            problem = sb.problem(name)
             for tensor, want in problem.expected.items():
                 bound = np.maximum(problem.bounds()[tensor], 1 / 64 if problem.kind == "exact" else 0)
                 for where in (want == want, np.arange(want.size).reshape(want.shape) == want.size // 2,
@@ -308,7 +313,7 @@ class Implementations(Suite):
                     for size in (30 * bound, np.abs(want).max()):
                         wrong = want + where * size * random.uniform(0.5, 1, want.shape) * random.choice([-1, 1], want.shape)
                         given = {**problem.expected, tensor: wrong}
-                        verdict = shardbook.check_pieces(problem, 3, [{k: shardbook.Stored(t, "F64")
+                        verdict = sb.check_pieces(problem, 3, [{k: sb.Stored(t, "F64")
                                                                        for k, t in given.items()}])
                         self.assertEqual({d.cause for d in verdict.differences}, {"no known cause"}, (name, tensor))
 
@@ -317,17 +322,17 @@ class Implementations(Suite):
         devices, "owned" by the last one, as a pipeline has it, or "whole" on each."""
         pieces = []
         for device in range(devices):
-            begin, end = shardbook.part(problem.batch_size, devices, device)
+            begin, end = sb.part(problem.batch_size, devices, device)
             has = {"divided": True, "owned": device == devices - 1, "whole": True}[rows]
             mine = slice(begin, end) if rows == "divided" else slice(None)
-            pieces.append({n: shardbook.Stored(wrong if n == name else t[mine] if n in shardbook.OF_ROWS and t.ndim else t, "F64")
-                           for n, t in problem.expected.items() if has or n not in shardbook.OF_ROWS})
-        return {d.cause for d in shardbook.check_pieces(problem, devices, pieces).differences if d.tensor == name}
+            pieces.append({n: sb.Stored(wrong if n == name else t[mine] if n in layouts.OF_ROWS and t.ndim else t, "F64")
+                           for n, t in problem.expected.items() if has or n not in layouts.OF_ROWS})
+        return {d.cause for d in sb.check_pieces(problem, devices, pieces).differences if d.tensor == name}
 
     def test_sums_over_some_rows_are_named_as_the_outputs_show_that_rows_lie(self):
-        problem, name = shardbook.problem(SMALL), "layer_1/weights"
+        problem, name = sb.problem(SMALL), "layer_1/weights"
         def rows(*of):
-            return sum(shardbook.after(problem, rows=r)[name] for r in of)
+            return sum(kinds.after(problem, rows=r)[name] for r in of)
         want = problem.expected[name]
         first, last = rows((0, 3), (5, 7), (9, 11)), rows((3, 5), (7, 9), (11, 13))  # of two micro-batches a device
         of_three = [rows((0, 5)), rows((5, 9)), rows((9, 13))]  # three micro-batches, or three devices
@@ -350,57 +355,57 @@ class Implementations(Suite):
 
     def test_losses_that_are_off_by_a_logarithm_are_named(self):
         for name, loss, log in ((PLAIN, "losses", 1.625), (REAL, "loss", np.log(3))):  # on the grid, log2(3) is 1.625
-            problem = shardbook.problem(name)
+            problem = sb.problem(name)
             for sign, word in ((1, "more"), (-1, "less")):
                 wrong = problem.expected[loss] + sign * log * (problem.expected[loss] != 0)
                 said = self.checked(problem, 3, loss, wrong)
                 self.assertTrue(all(s.startswith(f"log 3 {word} than it") for s in said), (name, said))
 
     def test_another_slice_is_named_if_slices_have_different_lengths(self):
-        problem, name = shardbook.problem(SMALL), "output"
+        problem, name = sb.problem(SMALL), "output"
         want = problem.expected[name]
         for begins, device in (((0, 0, 0), 0), ((9, 9, 9), 2)):
-            pieces = [{**{n: shardbook.Stored(t, "F64") for n, t in problem.expected.items()},
-                       name: shardbook.Stored(np.resize(want[begin:][:end - first], (end - first, want.shape[1])), "F64")}
-                      for begin, (first, end) in zip(begins, (shardbook.part(13, 3, d) for d in range(3)))]
-            layout = (3,), {name: (shardbook.Letter("S", 0),)}
-            for d in shardbook.check_pieces(problem, 3, pieces, layout).differences:
+            pieces = [{**{n: sb.Stored(t, "F64") for n, t in problem.expected.items()},
+                       name: sb.Stored(np.resize(want[begin:][:end - first], (end - first, want.shape[1])), "F64")}
+                      for begin, (first, end) in zip(begins, (sb.part(13, 3, d) for d in range(3)))]
+            layout = (3,), {name: (sb.Letter("S", 0),)}
+            for d in sb.check_pieces(problem, 3, pieces, layout).differences:
                 self.assertEqual(d.cause, f"device {device}'s slice, not device {d.device}'s")
 
     def test_a_number_that_is_not_finite_is_a_difference_in_each_result(self):
-        for problem in shardbook.problems():
+        for problem in sb.problems():
             for name, want in problem.expected.items():
                 for value in (np.nan, np.inf, -np.inf):
                     wrong = np.array(want)
                     wrong.flat[-1] = value
                     given = {**problem.expected, name: wrong}
-                    for verdict in (shardbook.check(given, problem, "single"), shardbook.check_pieces(
-                            problem, 3, [{n: shardbook.Stored(t, "F32") for n, t in given.items()}])):
+                    for verdict in (sb.check(given, problem, "single"), sb.check_pieces(
+                            problem, 3, [{n: sb.Stored(t, "F32") for n, t in given.items()}])):
                         causes = {d.cause for d in verdict.differences}
-                        self.assertEqual(causes, {shardbook.SAYS["not_finite"]}, (problem.name, name, value))
+                        self.assertEqual(causes, {wrong_versions.SAYS["not_finite"]}, (problem.name, name, value))
 
     def test_addends_that_are_divided_by_their_devices_rows_are_named(self):
-        problem, name = shardbook.problem(SMALL), "layer_1/weights"
+        problem, name = sb.problem(SMALL), "layer_1/weights"
         def cause(devices):
-            rows = [shardbook.part(problem.batch_size, devices, d) for d in range(devices)]
-            wrong = sum(shardbook.after(problem, rows=r)[name] / (r[1] - r[0]) for r in rows)
+            rows = [sb.part(problem.batch_size, devices, d) for d in range(devices)]
+            wrong = sum(kinds.after(problem, rows=r)[name] / (r[1] - r[0]) for r in rows)
             given = {**problem.expected, name: 7 * wrong}
-            verdict = shardbook.check_pieces(problem, devices, [{k: shardbook.Stored(t, "F64") for k, t in given.items()}])
+            verdict = sb.check_pieces(problem, devices, [{k: sb.Stored(t, "F64") for k, t in given.items()}])
             return {d.cause for d in verdict.differences}
-        self.assertEqual(cause(3), {shardbook.SAYS["averaged_over_own_rows"]})
+        self.assertEqual(cause(3), {wrong_versions.SAYS["averaged_over_own_rows"]})
         self.assertEqual(cause(13), {"7 times it in every element: a wrong scale?"})  # a row each
 
     def test_the_cause_that_explains_all_devices_counts(self):
         """Device 0 comes first in each order, so none of these mistakes drops its choices."""
-        problem = shardbook.problem(FULL)
-        bounds = [shardbook.part(problem.batch_size, 3, device) for device in range(3)]
+        problem = sb.problem(FULL)
+        bounds = [sb.part(problem.batch_size, 3, device) for device in range(3)]
         for forgets, cause in (("capacity", "choices that an expert has no room for not dropped?"),
                                ("where slots end", "an expert's capacity one more than it is?"),
                                ("ranks elsewhere",
                                 "slots given to all choices of a device before those of the next?")):
-            wrong = shardbook.after(problem, forgets=forgets, devices=3)["output"]
-            pieces = [{"output": shardbook.Stored(wrong[begin:end], "F32")} for begin, end in bounds]
-            verdict = shardbook.check_pieces(problem, 3, pieces)
+            wrong = kinds.after(problem, forgets=forgets, devices=3)["output"]
+            pieces = [{"output": sb.Stored(wrong[begin:end], "F32")} for begin, end in bounds]
+            verdict = sb.check_pieces(problem, 3, pieces)
             self.assertEqual({d.cause for d in verdict.differences if d.tensor == "output"}, {cause})
 
 
@@ -486,10 +491,10 @@ class Decoders(Suite):
         """What each wrong version computes has its name in some problem, and everywhere one that fits."""
         named, known = set(), set()
         for problem in (p for p in problems_with_tokens() if p.kind == "real"):
-            for text, mistake in shardbook.mistakes(problem, 3):
-                wrong = {name: shardbook.Stored(shardbook.rounded(value, "F32"), "F32")
-                         for name, value in shardbook.after(problem, **mistake).items()}
-                verdict = shardbook.check_pieces(problem, 3, [wrong])
+            for text, mistake in wrong_versions.mistakes(problem, 3):
+                wrong = {name: sb.Stored(sb.rounded(value, "F32"), "F32")
+                         for name, value in kinds.after(problem, **mistake).items()}
+                verdict = sb.check_pieces(problem, 3, [wrong])
                 causes = {d.cause for d in verdict.differences if d.ratio is None or d.ratio > 8}
                 self.assertNotIn("no known cause", causes, (problem.name, text))
                 known.add(text)
@@ -550,7 +555,7 @@ class HuggingFace(Suite):
                     ended = subprocess.run(list(map(str, command)), capture_output=True, text=True,
                                            check=False)
                     self.assertEqual((ended.returncode, ended.stdout, ended.stderr), (0, "", ""))
-                    yield {name: stored.values for name, stored in shardbook.read(out).items()}
+                    yield {name: stored.values for name, stored in sb.read(out).items()}
 
     def write_t5(self, folder, problem):
         """The network of a problem, as PyTorch stores it, in two blocks, each tensor in a file of its own.
@@ -560,15 +565,15 @@ class HuggingFace(Suite):
             for layer, name in enumerate(("wi", "wo")):
                 tensor = f"{block}.DenseReluDense.{name}.weight"
                 index[tensor] = f"model-{len(index) + 1:05}-of-00004.safetensors"
-                shardbook.write(folder / index[tensor],
+                sb.write(folder / index[tensor],
                                 {tensor: factor * problem.params[f"layer_{layer}/weights"].T})
         (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": index}))
         config = {"model_type": "t5", "d_model": problem.widths[0], "d_ff": problem.widths[1]}
         (folder / "config.json").write_text(json.dumps(config))
 
     def test_exact(self):
-        problem = shardbook.problem(SMALL)
-        shardbook.write(self.scratch / "batch", problem.batch)
+        problem = sb.problem(SMALL)
+        sb.write(self.scratch / "batch", problem.batch)
         self.write_t5(self.scratch, problem)
         want = {"output": 4 * problem.expected["output"], "input_grad": 4 * problem.expected["input_grad"]}
         for layer, name in enumerate(("wi", "wo")):
@@ -586,7 +591,7 @@ class HuggingFace(Suite):
         self.assertEqual(made.returncode, 0, made.stderr)
         self.assertGreater(len(list(folder.glob("model-*.safetensors"))), 9)
         for block in self.BLOCKS:
-            expected = shardbook.read(folder / f"{block}.expected")
+            expected = sb.read(folder / f"{block}.expected")
             for given in self.each_result(folder, folder / f"{block}.batch", block):
                 self.assertEqual(given.keys(), expected.keys())
                 for name, want in expected.items():
@@ -599,7 +604,7 @@ class Results(Suite):
     """Results in a folder, in all allowed forms."""
     def setUp(self):
         super().setUp()
-        self.problem = shardbook.problem(SMALL)
+        self.problem = sb.problem(SMALL)
         self.folder = self.scratch / "problems"
         self.call("export", self.folder, "--problems", SMALL)
         self.results = self.folder / SMALL / "results/4"
@@ -607,7 +612,7 @@ class Results(Suite):
 
     def put(self, pieces, on=None, mesh=None, dtype="F32"):
         for device, piece in enumerate(pieces):
-            shardbook.write(self.results / f"device_{device}.safetensors", piece, dtype)
+            sb.write(self.results / f"device_{device}.safetensors", piece, dtype)
         if on is not None:
             layout = {"version": 1, "mesh": mesh or {"devices": 4}, "tensors": on}
             (self.results / "layout.json").write_text(json.dumps(layout))
@@ -620,47 +625,47 @@ class Results(Suite):
 
     def test_one_file(self):
         for dtype in ("F64", "F32", "F16", "BF16"):
-            shardbook.write(self.results / "results.safetensors", self.whole(), dtype)
+            sb.write(self.results / "results.safetensors", self.whole(), dtype)
             self.assertIn("1 held: 1 right", self.check())
         mean = self.whole(output=self.problem.expected["output"] / 4)
-        shardbook.write(self.results / "results.safetensors", mean)
+        sb.write(self.results / "results.safetensors", mean)
         self.assertIn("1/4 of it in every element: a mean where a sum is meant?", self.check(code=86))
         wrong = self.whole(output=self.problem.expected["output"] + 1)
-        shardbook.write(self.results / "results.safetensors", wrong)
+        sb.write(self.results / "results.safetensors", wrong)
         self.assertIn("output on device 0 at (0, 0): expected -5, given -4: no known cause",
                       self.check(code=86))
 
     def test_small_noise_is_no_other_order(self):
         want, limit = np.arange(12.0).reshape(4, 3), np.full((4, 3), 0.01)
         def said(given):
-            return shardbook.reordered(SimpleNamespace(given=given, want=want, limit=limit))
+            return causes.reordered(SimpleNamespace(given=given, want=want, limit=limit))
         self.assertEqual(said(want[::-1]), "its rows in another order")
         self.assertEqual(said(want + 0.03), None)
         alike = want / 1000  # rows that differ by less than the bounds
-        self.assertEqual(shardbook.reordered(SimpleNamespace(given=alike + 0.03, want=alike, limit=limit)), None)
+        self.assertEqual(causes.reordered(SimpleNamespace(given=alike + 0.03, want=alike, limit=limit)), None)
 
     def test_bf16_rounds_to_nearest_and_ties_to_even(self):
-        shardbook.write(self.scratch / "t.safetensors", {"x": [1 + 2**-8, 1 + 3 * 2**-8, -3.14159]}, "BF16")
-        self.assertEqual(shardbook.read(self.scratch / "t.safetensors")["x"].values.tolist(),
+        sb.write(self.scratch / "t.safetensors", {"x": [1 + 2**-8, 1 + 3 * 2**-8, -3.14159]}, "BF16")
+        self.assertEqual(sb.read(self.scratch / "t.safetensors")["x"].values.tolist(),
                          [1, 1 + 2**-6, -3.140625])
 
     def test_names_and_transposes(self):
         mine = self.whole()
         mine["fc1.weight"] = mine.pop("layer_0/weights").T
-        shardbook.write(self.results / "results.safetensors", mine)
+        sb.write(self.results / "results.safetensors", mine)
         self.assertIn("1 right", self.check("--map", "fc1.weight=layer_0/weights^T"))
         (self.scratch / "map.json").write_text(json.dumps({"fc1.weight": "layer_0/weights^T"}))
         self.assertIn("1 right", self.check("--map", self.scratch / "map.json"))
         self.assertIn("no such result: expected input_grad, layer_0/weights", self.check(code=86))
         self.call("export", self.scratch / "theirs", "--problems", SMALL, "--map",
                   "fc1.weight=layer_0/weights^T")
-        params = shardbook.read(self.scratch / "theirs" / SMALL / "params.safetensors")
+        params = sb.read(self.scratch / "theirs" / SMALL / "params.safetensors")
         self.assertEqual(params["fc1.weight"].values.tolist(),
                          self.problem.params["layer_0/weights"].T.tolist())
 
     def columns(self, name, devices=4):
         w = self.problem.expected[name]
-        return [w[:, slice(*shardbook.part(w.shape[1], devices, device))] for device in range(devices)]
+        return [w[:, slice(*sb.part(w.shape[1], devices, device))] for device in range(devices)]
 
     def test_slices_inferred(self):
         pieces = [self.whole(**{"layer_0/weights": piece}) for piece in self.columns("layer_0/weights")]
@@ -722,19 +727,19 @@ class Results(Suite):
     def test_inside_a_test(self):
         for rank, piece in enumerate(self.columns("layer_0/weights", 3)):
             mine = {"layer_0/weights": piece, "output": self.problem.expected["output"]}
-            self.assertTrue(shardbook.check(mine, SMALL, strategy="tp", rank=rank, world=3).is_right)
-            self.assertTrue(shardbook.check(mine, SMALL, rank=rank, world=3).is_right)
-            verdict = shardbook.check(mine, SMALL, strategy="tp", rank=(rank + 1) % 3, world=3)
+            self.assertTrue(sb.check(mine, SMALL, strategy="tp", rank=rank, world=3).is_right)
+            self.assertTrue(sb.check(mine, SMALL, rank=rank, world=3).is_right)
+            verdict = sb.check(mine, SMALL, strategy="tp", rank=(rank + 1) % 3, world=3)
             self.assertFalse(verdict.is_right)
-        decoder = shardbook.problem(REAL)  # 6 heads of 2: two devices of 4 have 2 heads, the others 1
+        decoder = sb.problem(REAL)  # 6 heads of 2: two devices of 4 have 2 heads, the others 1
         w = decoder.expected["block_0/query"]
         for rank, begin in enumerate((0, 4, 8, 10)):
             mine = {"block_0/query": w[:, begin:begin + (4 if rank < 2 else 2)],
                     "block_1/key": decoder.expected["block_1/key"]}
-            self.assertTrue(shardbook.check(mine, decoder, "tp", rank, 4).is_right)
-            self.assertFalse(shardbook.check(mine, decoder, "tp", (rank + 2) % 4, 4).is_right)
+            self.assertTrue(sb.check(mine, decoder, "tp", rank, 4).is_right)
+            self.assertFalse(sb.check(mine, decoder, "tp", (rank + 2) % 4, 4).is_right)
         mean = {"output": self.problem.expected["output"] / 3}
-        self.assertIn("a mean where a sum is meant?", str(shardbook.check(mean, SMALL, "tp", 0, 3)))
+        self.assertIn("a mean where a sum is meant?", str(sb.check(mean, SMALL, "tp", 0, 3)))
 
     def test_bad_results(self):
         """They count as wrong, and other problems are held."""
@@ -770,11 +775,11 @@ class Results(Suite):
         refused("expected a manifest, given none that can be read")
 
     def test_a_precision_that_decides_nothing(self):
-        experts = shardbook.problem("decoder-real-experts")
+        experts = sb.problem("decoder-real-experts")
         self.call("export", self.scratch / "experts", "--problems", experts.name)
         results = self.scratch / "experts" / experts.name / "results/1"
         results.mkdir(parents=True)
-        shardbook.write(results / "results.safetensors", experts.expected)
+        sb.write(results / "results.safetensors", experts.expected)
         self.assertIn("1 right", self.call("check", self.scratch / "experts"))
         said = self.call("check", self.scratch / "experts", "--precision", "bf16", code=65)
         self.assertIn("decoder-real-experts: --precision bf16 decides nothing: two experts of which", said)
@@ -786,7 +791,7 @@ class Results(Suite):
         self.assertIn("which is not empty", self.call("export", self.folder, code=64))
         self.assertIn("no-such-program: No such file", self.call("run", "--", "no-such-program", code=65))
         one = ["run", "--problems", SMALL, "--devices", "1"]
-        self.assertIn("error: {outdir}: expected one of", self.call("run", "--", "true", "{outdir}", code=64))
+        self.assertIn("{outdir}: expected one of", self.call("run", "--", "true", "{outdir}", code=64))
         self.assertIn("expected results, given none", self.call(*one, "--", "true", code=86))
         self.assertIn("ended with code 1: it said nothing", self.call(*one, "--", "false", code=86))
         self.assertIn("expected an end within 0.2 s",

@@ -1,5 +1,5 @@
 /// Compares the unsharded networks with finite differences, and with results that NumPy computed when the tests were
-/// built (by ./tests/equivalence/export). Otherwise, all engines could agree on a wrong result.
+/// built (by shardbook-check export). Otherwise, all engines could agree on a wrong result.
 
 #include <filesystem>
 #include <fstream>

@@ -16,8 +16,8 @@ from types import SimpleNamespace
 import numpy as np
 
 import jobs
-import shardbook
-import shardbook_decoder
+import shardbook_check as sb
+from shardbook_check.problems import decoder
 from workshop import NOTHING, ROOT, Change, Made, replaced
 
 DEVICES = 3   # divides no size of the networks
@@ -260,20 +260,20 @@ def write_problem(folder, chapter, options):
     sizes = dict(vocabulary=16, model_dim=width, heads=4, key_heads=2, head_dim=4, hidden_dim=hidden, experts=0)
     batch = values({"input": (rows, width), "output_grad": (rows, width)})
     if "t5-tensor" in options:
-        shapes = shardbook_decoder.t5_shapes_of(SimpleNamespace(**sizes, blocks=2, buckets=8, is_tied=True))
+        shapes = decoder.t5_shapes_of(SimpleNamespace(**sizes, blocks=2, buckets=8, is_tied=True))
         batch = tokens(input_ids=8, decoder_input_ids=6, labels=6)
     elif chapter == "08_decoder" or any(option.startswith("decoder-") for option in options):
-        shapes = shardbook_decoder.shapes_of(SimpleNamespace(**sizes, blocks=4, is_tied=False))
+        shapes = decoder.shapes_of(SimpleNamespace(**sizes, blocks=4, is_tied=False))
         batch = tokens(input_ids=6, labels=6)
     elif chapter == "05_expert" or "expert-data" in options:
         experts = [stack(f"expert_{e}/", 2) for e in range(6)]
         shapes = {"router/weights": (width, 6), **{name: shape for e in experts for name, shape in e.items()}}
     else:
         shapes = stack("", 4)
-    shardbook.write(folder / "params", values(shapes))
-    shardbook.write(folder / "batch", batch)
+    sb.write(folder / "params", values(shapes))
+    sb.write(folder / "batch", batch)
 
 
 def read_values(path):
     """The tensors of a file, as flat arrays."""
-    return {name: stored.values.ravel() for name, stored in shardbook.read(path).items()}
+    return {name: stored.values.ravel() for name, stored in sb.read(path).items()}

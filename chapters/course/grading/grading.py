@@ -10,7 +10,7 @@ from holes import Misplaced
 from judge import Counted, Outcome, cause_in, judge, read_device
 from problems import Asked, Test, settled
 from sandbox import Limits, loopback_bytes
-from shardbook import SAYS
+from shardbook_check.wrong_versions import SAYS
 from small_problems import LayerProblem
 from submission import answer_to, repository_in
 from trees import in_bodies

@@ -7,9 +7,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from problems import shardbook
 from small_problems import LayerProblem
-from shardbook import SAYS, Difference, Refused, Stored, Verdict
+import shardbook_check as sb
+from shardbook_check import Difference, Refused, Stored, Verdict
+from shardbook_check.layouts import shape_text
+from shardbook_check.verdicts import as_of_one, of_piece
+from shardbook_check.wrong_versions import SAYS
 
 # Bytes that depend on timing: sent beside tensors, and held by processes.
 SLACK_SENT, SLACK_HELD = 64 << 10, 4 << 20
@@ -56,7 +59,7 @@ def read_device(folder, device):
             from None
     if idle := re.search(r"devices idle ([\d.]+) %", described):  # a pipeline's schedule says so
         figures["idle"] = float(idle[1])
-    return Device(shardbook.read(folder / f"device_{device}.safetensors"), begin, figures)
+    return Device(sb.read(folder / f"device_{device}.safetensors"), begin, figures)
 
 
 def results_of(asked, folder, forms):
@@ -84,8 +87,8 @@ def differences(verdict, asked, name, found, has):
         if piece is not None and here is None:
             given = piece.values.shape
             turned = ": " + SAYS["transposed"] if given == want.shape[::-1] and want.ndim == 2 else ""
-            text = f"expected a part of {shardbook.shape_text(want.shape)}, given " \
-                   f"{shardbook.shape_text(given)} at {device.begin.get(name)}{turned}"
+            text = f"expected a part of {shape_text(want.shape)}, given " \
+                   f"{shape_text(given)} at {device.begin.get(name)}{turned}"
             return [Difference(name, text, number)]
         slices.append(here or (slice(0, 0),) * want.ndim)
         pieces.append(None if piece is None else piece.values)
@@ -105,13 +108,13 @@ def differences(verdict, asked, name, found, has):
         if asked.test.kind == "large":  # the rules of likely causes would take minutes
             if not (np.abs(piece - want[slices[number]]) <= bound[slices[number]]).all():
                 differ.append(Difference(name, f"differs in a large network: {asked.test.text}", number))
-        elif more := shardbook.of_piece(verdict, asked.problem, name, Stored(piece, "F32"), want, bound, slices,
+        elif more := of_piece(verdict, asked.problem, name, Stored(piece, "F32"), want, bound, slices,
                                       number, pieces):
             if more[0].cause == SAYS["unknown"]:
                 more[0].cause = cause_of_later_step(asked, name, number, piece, slices[number]) or \
                     cause_of_layer(asked, name, number, piece, slices[number]) or more[0].cause
             differ += more
-    return shardbook.as_of_one(differ, pieces)
+    return as_of_one(differ, pieces)
 
 
 def cause_of_later_step(asked, name, device, piece, here):
@@ -134,7 +137,7 @@ def cause_of_later_step(asked, name, device, piece, here):
 def old_rows(devices, device):
     """Yields (sentence, rows of a tensor that are old) for weights that were not updated."""
     def of(number, count):
-        begin, end = shardbook.part(count, devices, number)
+        begin, end = sb.part(count, devices, number)
         return (begin <= np.arange(count)) & (np.arange(count) < end)
     yield SAYS["stale"], lambda count: np.ones(count, bool)
     yield SAYS["stale_elsewhere"], lambda count: ~of(device, count)

@@ -14,8 +14,11 @@ from functools import cached_property
 
 import numpy as np
 
-from small_problems import RingProblem, shardbook
-from shardbook import DecoderProblem, Problem, Undecided
+from small_problems import RingProblem
+import shardbook_check as sb
+from shardbook_check.problems.bounded import Precision, Undecided
+from shardbook_check.problems.kinds import DecoderProblem, Problem
+from shardbook_check.problems.networks import Mistake
 
 # Arguments with a network's sizes; those in the second set are also options of the program.
 SIZES = {"--layers", "--batch", "--model-dim", "--hidden-dim", "--experts", "--steps",
@@ -70,14 +73,14 @@ class Stepped(Problem):
     def params(self):
         if self.steps_before == 0:
             return Problem.params.func(self)
-        before = replace(self, steps_before=self.steps_before - 1, mistake=shardbook.Mistake())
+        before = replace(self, steps_before=self.steps_before - 1, mistake=Mistake())
         return {name: np.mod(w - before.expected[name], 5) - 2 for name, w in before.params.items()}
 
     def with_params(self, params):
         """The results with other parameters, {name: array}."""
         other = replace(self)
         other.__dict__["params"] = params
-        return {name: result.value for name, result in other.solved(shardbook.Precision(0, 0)).items()}
+        return {name: result.value for name, result in other.solved(Precision(0, 0)).items()}
 
 
 # ---- The files of a test ---------------------------------------------------------------------------------
@@ -112,10 +115,10 @@ class Asked:
         folder.mkdir()
         (folder / "job.json").write_text(json.dumps(self.job))
         if self.batch:
-            shardbook.write(folder / "batch.safetensors", self.batch)
+            sb.write(folder / "batch.safetensors", self.batch)
         if hasattr(self.problem, "params"):
             first = replace(self.problem, steps_before=0) if isinstance(self.problem, Stepped) else self.problem
-            shardbook.write(folder / "params.safetensors", first.params)
+            sb.write(folder / "params.safetensors", first.params)
 
     @property
     def key(self):

@@ -7,22 +7,23 @@ from pathlib import Path
 
 import numpy as np
 
-sys.path.append(str(Path(__file__).resolve().parents[3] / "tests/equivalence"))
-import shardbook
+sys.path.append(str(Path(__file__).resolve().parents[2] / "suite"))
+import shardbook_check as sb
+from shardbook_check.problems import bounded, kinds, networks
 
 UNIT = 2.0**-8  # exact arithmetic rounds to multiples of it (chapters/07_layers/layer.hpp)
 GIVEN = "given/"  # prefix of the names of inputs (chapters/course/programs/layers.cpp)
 
 
 @dataclass(frozen=True, kw_only=True)
-class SmallProblem(shardbook.WithResults):
+class SmallProblem(kinds.WithResults):
     """A problem without a network."""
     name: str
     batch_size: int
     layers: int = 0
     kind: str = "exact"
     wrong_means: tuple = ()
-    mistake: shardbook.Mistake = shardbook.Mistake()
+    mistake: networks.Mistake = networks.Mistake()
 
     @property
     def rows(self):
@@ -46,10 +47,10 @@ class RingProblem(SmallProblem):
         n = self.batch_size
         rows = slice(*self.mistake.rows) if self.mistake.rows else slice(None)
         total = self.addends[rows].sum(axis=0)
-        found = {f"chunk {k}": total[slice(*shardbook.part(self.size, n, k))] for k in range(n)}
+        found = {f"chunk {k}": total[slice(*sb.part(self.size, n, k))] for k in range(n)}
         arrived = np.array([(me - np.arange(1, 2 * n - 1) - 1) % n for me in range(n)], float).reshape(n, -1)
         found["arrived"] = arrived
-        return {name: shardbook.Bounded.exact(t, precision) for name, t in found.items()}
+        return {name: bounded.Bounded.exact(t, precision) for name, t in found.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +60,7 @@ class LayerProblem(SmallProblem):
     is_training: bool = True  # no row's addend is compared
 
     def solved(self, precision):
-        raise shardbook.Undecided("only the results are known")
+        raise sb.Undecided("only the results are known")
 
     @staticmethod
     def of(name, tensors):
@@ -99,7 +100,7 @@ CROSS_ENTROPY = {
 def cross_entropy(given, devices, forgets=""):
     """Each device's results, [{name: array}]. Of dL/dz all columns, of which the devices have slices."""
     z, labels, dloss = given["input"], given["labels"].astype(int), given["output_grad"].item()
-    columns = [slice(*shardbook.part(z.shape[1], devices, device)) for device in range(devices)]
+    columns = [slice(*sb.part(z.shape[1], devices, device)) for device in range(devices)]
     slices = [z[:, c] for c in columns]
 
     def over_devices(name, values, reduce):

@@ -299,7 +299,7 @@ constexpr Rule rules[] = {only_if_wanted,
 
 constexpr const char* sentences[] = {
 #define CAUSE(name, sentence) sentence,
-#include "engine/proof/causes.inc"
+#include "suite/shardbook_check/causes.inc"
 #undef CAUSE
 };
 

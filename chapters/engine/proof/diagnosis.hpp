@@ -13,7 +13,7 @@ namespace shard {
 /// The causes that are known (causes.inc has the sentence of each), and Cause::unknown.
 enum class Cause {
 #define CAUSE(name, sentence) name,
-#include "engine/proof/causes.inc"
+#include "suite/shardbook_check/causes.inc"
 #undef CAUSE
 };
 

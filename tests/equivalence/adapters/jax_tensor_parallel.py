@@ -15,14 +15,14 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh, PartitionSpec as P
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-import shardbook
+sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "chapters/suite"))
+import shardbook_check as sb
 from optimizer import Optimizer
 
 jax.config.update("jax_default_matmul_precision", "highest")
 folder = Path(sys.argv[1]).parent
 read = {k: jnp.asarray(v.values, "f4") for f in ("params", "batch") for k, v in
-        shardbook.read(folder / problem[f]).items()}
+        sb.read(folder / problem[f]).items()}
 names = [f"layer_{layer}/weights" for layer in range(problem["layers"])]
 padding = -problem["widths"][1] % n
 params = [jnp.pad(read[name], [(0, 0), (0, padding)] if layer % 2 == 0 else [(0, padding), (0, 0)])
@@ -50,4 +50,4 @@ for _ in range(problem["steps"]):
     params = optimizer.step(params, g, sum((x * x).sum() for x in g) ** 0.5)
 of = dict(zip(names, params if "target" in read else g))
 of = {name: w[:read[name].shape[0], :read[name].shape[1]] for name, w in of.items()}
-shardbook.write(out, of if "target" in read else {"output": output, "input_grad": input_grad, **of})
+sb.write(out, of if "target" in read else {"output": output, "input_grad": input_grad, **of})

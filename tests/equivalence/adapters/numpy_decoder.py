@@ -1,11 +1,11 @@
 """What the decoders in NumPy share. Here a device has every token and every parameter; a program that divides them
 overrides the first functions, and says which tokens see which (`at`, `sees`, `key_of`). Of an exact problem, all that
-is not linear is computed by shardbook_layers.OnGrid."""
+is not linear is computed by layers.OnGrid."""
 import numpy as np
 
-import shardbook
+import shardbook_check as sb
 from real_layers import RealLayers
-from shardbook_layers import OnGrid
+from shardbook_check.problems.layers import OnGrid
 
 
 def transposed(t):
@@ -14,7 +14,7 @@ def transposed(t):
 
 def read(problem, folder):
     """Parameters and batch."""
-    return ({name: t.values.astype("f4") for name, t in shardbook.read(folder / problem[file]).items()}
+    return ({name: t.values.astype("f4") for name, t in sb.read(folder / problem[file]).items()}
             for file in ("params", "batch"))
 
 

@@ -7,17 +7,17 @@ from pathlib import Path
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-import shardbook
+sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "chapters/suite"))
+import shardbook_check as sb
 from numpy_decoder import Decoder, read
 from processes import main
-from shardbook_layers import turns
+from shardbook_check.problems.layers import turns
 
 
 class Device(Decoder):
     def __init__(self, group, problem, w):
         super().__init__(group, problem, w)
-        self.begin, self.end = shardbook.part(problem["length"], group.devices, group.device)
+        self.begin, self.end = sb.part(problem["length"], group.devices, group.device)
         self.tokens = self.end - self.begin
         mine, at = np.arange(self.begin, self.end)[:, None], np.arange(problem["length"])
         self.at = turns(mine[:, 0], problem["head_dim"], problem["rope_base"])
@@ -69,7 +69,7 @@ def device_program(group, problem, folder, out):
     results = {"losses": losses} if is_exact else {"logits": z.reshape(*mean.shape, -1),
                                                   "loss": group.all_reduce((losses * mean).sum())}
     gradients = {name: group.all_reduce(g) for name, g in device.g.items()}
-    shardbook.write(out / f"device_{group.device}.safetensors", results | gradients)
+    sb.write(out / f"device_{group.device}.safetensors", results | gradients)
 
 
 if __name__ == "__main__":

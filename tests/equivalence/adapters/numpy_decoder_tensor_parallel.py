@@ -6,23 +6,23 @@ from pathlib import Path
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-import shardbook
+sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "chapters/suite"))
+import shardbook_check as sb
 from numpy_decoder import Decoder, read
 from processes import main
-from shardbook_layers import turns
+from shardbook_check.problems.layers import turns
 
 
 class Device(Decoder):
     def __init__(self, group, problem, read):
         heads, key_heads, n = problem["heads"], problem["key_heads"], group.devices
         self.shares_keys = key_heads < n  # then each device has all of them
-        self.keys = (0, key_heads) if self.shares_keys else shardbook.part(key_heads, n, group.device)
+        self.keys = (0, key_heads) if self.shares_keys else sb.part(key_heads, n, group.device)
         shared = heads // key_heads
-        self.heads = shardbook.part(heads, n, group.device) if self.shares_keys else \
+        self.heads = sb.part(heads, n, group.device) if self.shares_keys else \
             tuple(shared * key for key in self.keys)
         self.key_of = np.arange(*self.heads) // shared - self.keys[0]
-        self.part = lambda size: shardbook.part(size, n, group.device)
+        self.part = lambda size: sb.part(size, n, group.device)
         super().__init__(group, problem, {name: self.mine(name, t, problem["head_dim"]) for name, t in read.items()})
         self.vocabulary = self.part(problem["vocabulary"])
         at = np.arange(problem["length"])
@@ -58,7 +58,7 @@ def device_program(group, problem, folder, out):
     z, losses = device.step(batch["input_ids"], labels, batch["losses_grad"] if is_exact else mean)
     results = {"losses": losses.reshape(labels.shape)} if is_exact else \
         {"logits": z.reshape(*labels.shape, -1), "loss": (losses * mean.ravel()).sum()}
-    shardbook.write(out / f"device_{group.device}.safetensors", results | device.g)
+    sb.write(out / f"device_{group.device}.safetensors", results | device.g)
 
 
 if __name__ == "__main__":

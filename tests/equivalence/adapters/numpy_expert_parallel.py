@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "chapters/suite"))
 import router
-import shardbook
+import shardbook_check as sb
 from processes import main
 
 
@@ -28,12 +28,12 @@ def experts(read, mine, expert, a, d):
 def device_program(group, problem, folder, out):
     device, n = group.device, group.devices
     read = {name: t.values.astype("f4") for f in ("params", "batch") for name, t in
-            shardbook.read(folder / problem[f]).items()}
+            sb.read(folder / problem[f]).items()}
     x, dy, w = *(np.array_split(read[t], n)[device] for t in ("input", "output_grad")), read["router/weights"]
     p, chosen, gates = router.choose(x @ w, problem["top_k"])     # (b, E), (b, k), (b, k)
     all_chosen = np.concatenate(group.all_gather(chosen))         # (B, k)
     kept = np.array_split(router.with_room(all_chosen, problem), n)[device]
-    owner = np.array([d for d in range(n) for _ in range(*shardbook.part(problem["experts"], n, d))])
+    owner = np.array([d for d in range(n) for _ in range(*sb.part(problem["experts"], n, d))])
     to = [np.argwhere(kept & (owner[chosen] == d)) for d in range(n)]
     token, rank = np.concatenate(to).T                            # (m)      choices, in the order of devices
     def send(t, sizes):
@@ -48,7 +48,7 @@ def device_program(group, problem, folder, out):
     np.add.at(input_grad, token, dx)
     dgates[token, rank] = (dy[token] * y).sum(1)
     dz = router.backward(problem, p, chosen, gates, dgates, all_chosen)
-    shardbook.write(out / f"device_{device}.safetensors", gradients | {
+    sb.write(out / f"device_{device}.safetensors", gradients | {
         "output": output, "input_grad": input_grad + dz @ w.T, "router/weights": group.all_reduce(x.T @ dz)})
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-import shardbook
+sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "chapters/suite"))
+import shardbook_check as sb
 from optimizer import Optimizer
 from processes import main
 
@@ -17,11 +17,11 @@ def device_program(group, problem, folder, out):
     device, n, all_reduce = group.device, group.devices, group.all_reduce
 
     def mine(w, layer):
-        begin, end = shardbook.part(w.shape[1 - layer % 2], n, device)
+        begin, end = sb.part(w.shape[1 - layer % 2], n, device)
         return w[:, begin:end] if layer % 2 == 0 else w[begin:end]
 
     read = {k: v.values.astype("f4") for f in ("params", "batch") for k, v in
-            shardbook.read(folder / problem[f]).items()}
+            sb.read(folder / problem[f]).items()}
     names = [f"layer_{layer}/weights" for layer in range(problem["layers"])]
     w = [mine(read[name], layer) for layer, name in enumerate(names)]
     optimizer = Optimizer(problem)
@@ -43,7 +43,7 @@ def device_program(group, problem, folder, out):
         w = optimizer.step(w, g, norm)
     result = dict(zip(names, w)) if "target" in read else \
         {"output": y, "input_grad": d, **dict(zip(names, g))}
-    shardbook.write(out / f"device_{device}.safetensors", result)
+    sb.write(out / f"device_{device}.safetensors", result)
     on = {name: {"tensor": {"sharded": 1 - layer % 2}} for layer, name in enumerate(names)}
     on |= {"output": {}, "input_grad": {}}  # replicated
     (out / "layout.json").write_text(json.dumps({"version": 1, "mesh": {"tensor": n}, "tensors": on}))

@@ -1,4 +1,4 @@
-"""Layers of a decoder in float32, with the functions of shardbook_layers.OnGrid."""
+"""Layers of a decoder in float32, with the functions of layers.OnGrid."""
 import numpy as np
 
 

@@ -10,14 +10,14 @@ import torch
 from torch import distributed, nn
 from torch.distributed.fsdp import fully_shard
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-import shardbook
+sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "chapters/suite"))
+import shardbook_check as sb
 
 
 def device_program(device, strategy, problem, folder, out, n):
     distributed.init_process_group("gloo", init_method=f"file://{out}/meeting", rank=device, world_size=n)
     read = {k: torch.tensor(v.values, dtype=torch.float32) for f in ("params", "batch") for k, v in
-            shardbook.read(folder / problem[f]).items()}
+            sb.read(folder / problem[f]).items()}
     linear = []
     for layer in range(problem["layers"]):
         w = read[f"layer_{layer}/weights"]
@@ -30,7 +30,7 @@ def device_program(device, strategy, problem, folder, out, n):
     else:
         for module in (*linear, model):
             fully_shard(module, mesh=distributed.device_mesh.init_device_mesh("cpu", (n,)))
-    rows = slice(*shardbook.part(problem["batch_size"], n, device))
+    rows = slice(*sb.part(problem["batch_size"], n, device))
     x, is_training = read["input"][rows].requires_grad_(), "target" in read
     wanted = read["target" if is_training else "output_grad"]
     adam = partial(torch.optim.Adam, betas=problem["betas"], eps=problem["epsilon"])
@@ -48,7 +48,7 @@ def device_program(device, strategy, problem, folder, out, n):
     for layer, module in enumerate(linear):
         w = module.weight if is_training else module.weight.grad
         result[f"layer_{layer}/weights"] = (w.to_local() if strategy == "fsdp" else w).detach().T
-    shardbook.write(out / f"device_{device}.safetensors", result)
+    sb.write(out / f"device_{device}.safetensors", result)
 
 
 if __name__ == "__main__":

@@ -10,9 +10,9 @@ import torch
 from torch import distributed
 from torch.nn.functional import embedding, silu
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-import shardbook
-from shardbook_layers import turns
+sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "chapters/suite"))
+import shardbook_check as sb
+from shardbook_check.problems.layers import turns
 
 
 def all_reduced(t, **how):
@@ -51,12 +51,12 @@ class Decoder:
         self.p = problem
         heads, key_heads, d = problem["heads"], problem["key_heads"], problem["head_dim"]
         self.shares_keys = key_heads < n  # then every device has all key-value heads
-        keys = (0, key_heads) if self.shares_keys else shardbook.part(key_heads, n, device)
-        queries = shardbook.part(heads, n, device) if self.shares_keys else \
+        keys = (0, key_heads) if self.shares_keys else sb.part(key_heads, n, device)
+        queries = sb.part(heads, n, device) if self.shares_keys else \
             tuple(heads // key_heads * key for key in keys)
         self.key_of = torch.arange(*queries) // (heads // key_heads) - keys[0]
-        self.rows = shardbook.part(problem["vocabulary"], n, device)
-        hidden = shardbook.part(problem["hidden_dim"], n, device)
+        self.rows = sb.part(problem["vocabulary"], n, device)
+        hidden = sb.part(problem["hidden_dim"], n, device)
         q, k = (slice(d * begin, d * end) for begin, end in (queries, keys))
         h, v = slice(*hidden), slice(*self.rows)
         cuts = {"query": (1, q), "key": (1, k), "value": (1, k), "output": (0, q), "gate": (1, h),
@@ -123,7 +123,7 @@ class Decoder:
 
 def device_program(device, problem, folder, out, n):
     distributed.init_process_group("gloo", init_method=f"file://{out}/meeting", rank=device, world_size=n)
-    params, batch = ({name: torch.tensor(t.values) for name, t in shardbook.read(folder / problem[f]).items()}
+    params, batch = ({name: torch.tensor(t.values) for name, t in sb.read(folder / problem[f]).items()}
                      for f in ("params", "batch"))
     model = Decoder(problem, {name: t.float() for name, t in params.items()}, device, n)
     z = model.logits(batch["input_ids"].long())
@@ -133,7 +133,7 @@ def device_program(device, problem, folder, out, n):
     for name in gradients:
         if model.shares_keys and name.endswith(("/key", "/value")):
             distributed.all_reduce(gradients[name])
-    shardbook.write(out / f"device_{device}.safetensors",
+    sb.write(out / f"device_{device}.safetensors",
                     {"logits": z.detach(), "loss": loss.detach(), **gradients})
     distributed.barrier()
     distributed.destroy_process_group()

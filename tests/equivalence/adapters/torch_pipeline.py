@@ -9,15 +9,15 @@ import torch
 from torch import distributed, nn
 from torch.distributed.pipelining import PipelineStage, ScheduleGPipe
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-import shardbook
+sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "chapters/suite"))
+import shardbook_check as sb
 
 
 def device_program(device, problem, folder, out, n):
     distributed.init_process_group("gloo", init_method=f"file://{out}/meeting", rank=device, world_size=n)
     read = {k: torch.tensor(v.values, dtype=torch.float32) for f in ("params", "batch") for k, v in
-            shardbook.read(folder / problem[f]).items()}
-    model, layers = nn.Sequential(), range(*shardbook.part(problem["layers"], n, device))
+            sb.read(folder / problem[f]).items()}
+    model, layers = nn.Sequential(), range(*sb.part(problem["layers"], n, device))
     for layer in layers:
         w = read[f"layer_{layer}/weights"]
         if layer % 2 == 1:
@@ -48,7 +48,7 @@ def device_program(device, problem, folder, out, n):
     if not is_training:
         result |= {"output": y.detach()} if device == n - 1 else {}
         result |= {"input_grad": x.grad} if device == 0 else {}
-    shardbook.write(out / f"device_{device}.safetensors", result)
+    sb.write(out / f"device_{device}.safetensors", result)
 
 
 if __name__ == "__main__":

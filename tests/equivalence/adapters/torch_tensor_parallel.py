@@ -10,14 +10,14 @@ import torch
 from torch import distributed, nn
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-import shardbook
+sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "chapters/suite"))
+import shardbook_check as sb
 
 
 def device_program(device, problem, folder, out, n):
     distributed.init_process_group("gloo", init_method=f"file://{out}/meeting", rank=device, world_size=n)
     read = {k: torch.tensor(v.values, dtype=torch.float32) for f in ("params", "batch") for k, v in
-            shardbook.read(folder / problem[f]).items()}
+            sb.read(folder / problem[f]).items()}
     model, plan = nn.Sequential(), {}
     for layer in range(problem["layers"]):
         w = read[f"layer_{layer}/weights"]
@@ -43,7 +43,7 @@ def device_program(device, problem, folder, out, n):
     for layer, module in enumerate(m for m in model if isinstance(m, nn.Linear)):
         w = module.weight if is_training else module.weight.grad
         result[f"layer_{layer}/weights"] = w.to_local().detach().T
-    shardbook.write(out / f"device_{device}.safetensors", result)
+    sb.write(out / f"device_{device}.safetensors", result)
 
 
 if __name__ == "__main__":

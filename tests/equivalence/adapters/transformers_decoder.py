@@ -8,8 +8,8 @@ from pathlib import Path
 import torch
 from transformers import MistralConfig, MistralForCausalLM
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-import shardbook
+sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "chapters/suite"))
+import shardbook_check as sb
 
 NAMES = {"embedding": "model.embed_tokens", "final_norm": "model.norm", "head": "lm_head",
          "attention_norm": "input_layernorm", "feed_forward_norm": "post_attention_layernorm",
@@ -29,7 +29,7 @@ def turned(name, t):
 
 
 def main(problem, folder, out):
-    params, batch = ({name: torch.tensor(t.values) for name, t in shardbook.read(folder / problem[f]).items()}
+    params, batch = ({name: torch.tensor(t.values) for name, t in sb.read(folder / problem[f]).items()}
                      for f in ("params", "batch"))
     model = MistralForCausalLM(MistralConfig(
         vocab_size=problem["vocabulary"], hidden_size=problem["model_dim"],
@@ -46,7 +46,7 @@ def main(problem, folder, out):
     loss = torch.nn.functional.cross_entropy(z.flatten(0, 1), batch["labels"].long().flatten())
     loss.backward()
     gradients = {name: turned(name, weights[theirs(name)].grad) for name in params}
-    shardbook.write(out, {"logits": z.detach(), "loss": loss.detach(), **gradients})
+    sb.write(out, {"logits": z.detach(), "loss": loss.detach(), **gradients})
 
 
 if __name__ == "__main__":

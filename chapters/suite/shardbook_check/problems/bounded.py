@@ -32,6 +32,13 @@ def uniform(seed, name, shape, scale=1.0):
     return (bits.astype(float) * 2.0**-23 - 1).reshape(shape) * scale
 
 
+def part(size, parts, index):
+    """[begin, end) of part `index` of `size` elements: the first (size mod parts) parts have one more."""
+    least, more = divmod(size, parts)
+    begin = index * least + min(index, more)
+    return begin, begin + least + (index < more)
+
+
 # ---- Bounds: values with bounds of their errors ----------------------------------------------------------
 @dataclass(frozen=True)
 class Precision:

@@ -5,15 +5,8 @@ import math
 
 import numpy as np
 
-from shardbook_layers import turns, transposed
-from shardbook_numbers import Undecided
-
-
-def part(size, parts, index):
-    """[begin, end) of part `index` of `size` elements: the first (size mod parts) parts have one more."""
-    least, more = divmod(size, parts)
-    begin = index * least + min(index, more)
-    return begin, begin + least + (index < more)
+from .bounded import Undecided, part
+from .layers import transposed, turns
 
 
 def shapes_of(m):

@@ -11,7 +11,7 @@ network gives the same bits. docs/equivalence.md says what both are for. Both ha
 """
 import numpy as np
 
-from shardbook_numbers import Precision, Undecided, random_bits, require_exact, unit_of
+from .bounded import Precision, Undecided, random_bits, require_exact, unit_of
 
 
 def turns(at, head_dim, base):

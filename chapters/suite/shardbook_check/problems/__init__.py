@@ -1,0 +1,1 @@
+"""What problems are: their numbers, files, networks, and the list of them."""

@@ -1,0 +1,293 @@
+"""The mlp and the mixture, forward and backward, and steps of training: definitions, with a bound of each element's
+error. With a mistake, they compute what a wrong version would."""
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from .bounded import Bounded, Undecided, part, require_exact, unit_of
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """What a wrong version does differently. Its results may explain a result that differs."""
+    forgets: str = ""  # "mask_forgotten", "gates", "capacity", "clipping" ...: see mistakes()
+    rounds: str = ""  # "weights" or "products": what is rounded to `to`
+    to: str = ""  # "BF16" or "F16"
+    scale: float = 1.0  # of all gradients of a step of training
+    rows: tuple = ()  # [begin, end): only these rows of the batch count
+    layers: tuple = ()  # the order in which layers are applied
+    taken: tuple = ()  # the layer whose weights the backward pass takes for each layer
+    kept: tuple = ()  # the layer whose activations it takes
+    misses_step: bool = False  # makes no last step of training
+    stages: int = 1  # parts of the layers that each clip gradients by their own norm
+    devices: int = 1  # that divide something
+    device: int = 0  # the one whose share alone counts
+
+
+def counted(problem):
+    """Whether each row counts, (B, 1): all do, unless a mistake says otherwise."""
+    begin, end = problem.mistake.rows or (0, problem.batch_size)
+    rows = np.arange(problem.batch_size)[:, None]
+    return (begin <= rows) & (rows < end)
+
+
+def layer_names(problem):
+    """The parameters in the order in which they are applied."""
+    return [f"layer_{layer}/weights" for layer in problem.mistake.layers or range(problem.layers)]
+
+
+def gradients(problem, params, batch):
+    batch = {**batch, "output_grad": batch["output_grad"].masked(counted(problem))}
+    return (mixture_gradients if problem.workload == "mixture" else mlp_gradients)(problem, params, batch)
+
+
+def mlp_gradients(problem, params, batch):
+    names = layer_names(problem)
+    weights = [params[name] for name in names]
+    kept = forward(weights, batch["input"], problem.mistake)
+    input_grad, of_weights = backward(problem, weights, kept, batch["output_grad"])
+    return {"output": kept.inputs[-1], "input_grad": input_grad, **dict(zip(names, of_weights))}
+
+
+@dataclass
+class Kept:
+    """For each layer, and behind the last one: the input, the same before a ReLU, and the ReLU's mask, if any."""
+    inputs: list = field(default_factory=list)
+    before: list = field(default_factory=list)
+    masks: list = field(default_factory=list)
+
+
+def has_relu(layer, layers, mistake):
+    """Whether a ReLU comes before a layer, or behind the last one. Without a mistake: before each odd layer."""
+    return {"relus_forgotten": False, "relu_before_each": layer < layers, "relu_behind_each": layer > 0,
+            "relu_between": 0 < layer < layers}.get(mistake.forgets, layer % 2 == 1 and layer < layers)
+
+
+def forward(weights, x, mistake=Mistake()):
+    """x w0, ReLU, w1, w2, ReLU, w3 ... The output is the last input."""
+    kept = Kept()
+    for layer in range(len(weights) + 1):
+        mask = x.is_positive() if has_relu(layer, len(weights), mistake) else None
+        kept.before.append(x)
+        kept.masks.append(mask)
+        kept.inputs.append(x if mask is None else x.masked(*mask))
+        if layer < len(weights):
+            inner = weights[layer].value.shape[0]
+            first = part(inner, mistake.devices, mistake.devices - 1)[0] if mistake.forgets == "panels before" else 0
+            x = kept.inputs[layer].masked(np.arange(inner) >= first) @ weights[layer]
+    return kept
+
+
+def backward(problem, weights, kept, d):
+    """dL/dx and each dL/dw. The derivative of ReLU at 0 is 0."""
+    mistake, layers, found = problem.mistake, len(weights), []
+    other, of_block = mistake.kept or range(layers), d
+    for layer in reversed(range(layers + 1)):
+        if kept.masks[layer] is not None and mistake.forgets != "mask_forgotten":
+            mask = kept.masks[other[layer - 1] + 1] if layer else None
+            d = d.masked(*(mask or kept.masks[layer]))
+        if layer == 0:
+            break
+        of_block = d if layer == 2 else of_block
+        w = weights[mistake.taken[layer - 1] if mistake.taken else layer - 1]
+        found.insert(0, input_kept(kept, other[layer - 1], mistake).T @ d)
+        if mistake.forgets == "dx_not_reduced" and layer % 2 == 1:
+            begin, end = part(w.value.shape[1], mistake.devices, mistake.device)
+            d = d.masked((begin <= np.arange(w.value.shape[1])) & (np.arange(w.value.shape[1]) < end))
+        d = d @ w.T
+    return of_block if mistake.forgets == "block_left_out" else d, found
+
+
+def input_kept(kept, layer, mistake):
+    begins_block = layer % 2 == 0 and layer + 2 < len(kept.inputs)
+    if mistake.forgets == "kept_before_relu":
+        return kept.before[layer]
+    if begins_block and mistake.forgets in ("kept_output", "kept_first"):
+        return kept.inputs[layer + 2 if mistake.forgets == "kept_output" else 0]
+    return kept.inputs[layer]
+
+
+def softmax(z):
+    """The softmax of each row. Bounds take a power at one end of its interval, and all others at the other end."""
+    largest = z.value.max(axis=1, keepdims=True)
+    low, middle, high = (np.exp(z.value - largest + sign * z.error) for sign in (-1, 0, 1))
+    p = middle / middle.sum(axis=1, keepdims=True)
+    require_exact(z.precision, p, unit_of(p))
+    upper = high / (high + low.sum(axis=1, keepdims=True) - low)
+    lower = low / (low + high.sum(axis=1, keepdims=True) - high)
+    u = z.precision.sums * (z.value.shape[1] + 8)  # exp to 4 ulp, the sum, the division
+    return Bounded(p, np.maximum(upper - p, p - lower) + u * upper, z.precision)
+
+
+def mixture_gradients(problem, params, batch):
+    """Each token goes to its top_k likeliest experts, with their softmax as gates: for top_k > 1 divided by
+    their sum. An expert takes at most ceil(capacity_factor top_k B / E) choices. All tokens' first choices
+    come before any second one, and the rest is dropped. The gradients have those of the balancing
+    loss, aux_weight E sum_e f_e P_e: f_e is the share of choices that went to expert e, dropped ones too, and
+    P_e the mean of its probability (Fedus et al. 2021, section 2.2)."""
+    x, tokens, experts = batch["input"], problem.batch_size, problem.experts
+    logits = x @ params["router/weights"]
+    p = softmax(logits)
+    chosen = likeliest(logits, problem.top_k)
+    total = row_sums(p[np.arange(tokens)[:, None], chosen])
+    gates = p / total[:, None] if problem.top_k > 1 else p
+    output, input_grads, d_gates, found = through_experts(problem, params, batch, gates, chosen)
+    if problem.mistake.forgets == "gate gradients":
+        d_gates = d_gates * 0
+    of_gates = d_gates
+    if problem.top_k > 1:  # gate = p / total
+        is_chosen = np.zeros((tokens, experts), bool)
+        np.put_along_axis(is_chosen, chosen, True, axis=1)
+        d_gates = ((d_gates - row_sums(d_gates * gates)[:, None]) / total[:, None]).masked(is_chosen)
+    share = np.bincount(chosen.ravel(), minlength=experts) / chosen.size
+    times = {"balance": 0, "balance n times": problem.mistake.devices}.get(problem.mistake.forgets, 1)
+    weight = times * problem.aux_weight
+    balance = counted(problem) * (weight * experts * share / tokens)
+    d_p = d_gates + x.rounded_once(balance, 3 * x.precision.sums * balance)
+    if problem.mistake.forgets == "softmax of gates" and problem.top_k > 1:
+        d_p = Bounded.exact(balance, x.precision)
+    d_logits = p * (d_p - row_sums(d_p * p)[:, None])
+    if problem.mistake.forgets == "softmax of gates" and problem.top_k > 1:
+        d_logits = d_logits + of_gates.masked(is_chosen)
+    found["router/weights"] = x.T @ d_logits
+    input_grad = sum_of([*input_grads, d_logits @ params["router/weights"].T])
+    return {"output": output, "input_grad": input_grad, **found}
+
+
+def likeliest(logits, k):
+    """The k likeliest experts of each token, (tokens, k). Of equal ones the first comes first."""
+    order = np.argsort(-logits.value, axis=1, kind="stable")
+    sorted_logits = logits[np.arange(len(order))[:, None], order]
+    here, beside = sorted_logits[:, :-1][:, :k], sorted_logits[:, 1:][:, :k]
+    errors = here.error + beside.error
+    if ((here.value - beside.value <= errors) & (errors > 0)).any():
+        raise Undecided("two experts of which either can come first")
+    return order[:, :k]
+
+
+def through_experts(problem, params, batch, gates, chosen):
+    """Output, each expert's part of the gradient by the input, and gradients by each gate (tokens, experts)
+    and by the experts' weights."""
+    x, d_out = batch["input"], batch["output_grad"]
+    kept, found = within_capacity(chosen, problem.experts, problem.capacity_factor, problem.mistake), {}
+    outputs, input_grads, by_gate = [], [], []
+    for expert in range(problem.experts):
+        mine = np.nonzero(((chosen == expert) & kept).any(axis=1))[0]
+        gate = 1 if problem.mistake.forgets == "gates" else gates[mine, expert][:, None]
+        names = [f"expert_{expert}/layer_{layer}/weights" for layer in range(problem.layers)]
+        weights = [params[name] for name in names]
+        trace = forward(weights, x[mine], problem.mistake)
+        y = trace.inputs[-1]
+        d, of_weights = backward(problem, weights, trace, d_out[mine] * gate)
+        found.update(zip(names, of_weights))
+        of_gate = row_sums(d_out[mine] * y)[:, None]
+        for wholes, some in ((outputs, y * gate), (input_grads, d), (by_gate, of_gate)):
+            wholes.append(some.spread(mine, problem.batch_size))
+    d_gates = Bounded(*(np.hstack([getattr(d, part) for d in by_gate]) for part in ("value", "error")),
+                      x.precision)
+    return sum_of(outputs), input_grads, d_gates, found
+
+
+def within_capacity(chosen, experts, factor, mistake=Mistake()):
+    """Which choices, (tokens, k), find room in their expert."""
+    if factor == "none" or mistake.forgets == "capacity":
+        return np.ones(chosen.shape, bool)
+    slots = math.ceil(factor * chosen.size / experts)
+    slots += {"a slot": -1, "where slots end": 1}.get(mistake.forgets, 0)
+    if mistake.forgets == "rows elsewhere":
+        begin, end = part(len(chosen), mistake.devices, mistake.device)
+        slots = math.ceil(factor * (end - begin) * chosen.shape[1] / experts)
+    used, kept = np.zeros(experts, int), np.zeros(chosen.shape, bool)
+    for token, rank in in_turn(chosen.shape, mistake):
+        kept[token, rank] = used[chosen[token, rank]] < slots
+        used[chosen[token, rank]] += 1
+    return kept
+
+
+def in_turn(shape, mistake):
+    """(token, rank) of all choices: all tokens' first ones, in order, then the second ones."""
+    tokens, ranks = range(shape[0]), range(shape[1])
+    if mistake.forgets == "ranks":
+        return [(token, rank) for token in tokens for rank in ranks]
+    if mistake.forgets == "ranks elsewhere":
+        return [(token, rank) for device in range(mistake.devices) for rank in ranks
+                for token in range(*part(len(tokens), mistake.devices, device))]
+    return [(token, rank) for rank in ranks for token in tokens]
+
+
+def row_sums(t):
+    return sum_of([t[:, column] for column in range(t.value.shape[1])])
+
+
+def sum_of(addends):
+    """Of tensors of one shape, added in any order."""
+    precision = addends[0].precision
+    values, errors = (np.array([getattr(a, part) for a in addends]) for part in ("value", "error"))
+    sizes = np.abs(values) + errors
+    require_exact(precision, sizes.sum(axis=0), unit_of(values))
+    gamma = precision.gamma((sizes > 0).sum(axis=0))
+    return Bounded(values.sum(axis=0), errors.sum(axis=0) + gamma * sizes.sum(axis=0), precision)
+
+
+def train(problem, params, batch):
+    """The parameters after each step's forward, backward, clipping and update."""
+    mistake, names = problem.mistake, layer_names(problem)
+    moments = {name: (w * 0.0, w * 0.0) for name, w in params.items()}
+    before = {}
+    for step in range(1, problem.steps + 1 - mistake.misses_step):
+        weights = [params[name] for name in names]
+        kept = forward(weights, batch["input"], mistake)
+        output = kept.inputs[-1]
+        of_mean = 2.0 / output.value.size  # of all squares
+        d = (output - batch["target"]) * (of_mean * weights_of_rows(problem))
+        _, found = backward(problem, weights, kept, d)
+        of = dict(zip(names, found))
+        if mistake.scale != 1 or before:
+            of = {name: g * mistake.scale + before.get(name, 0.0) for name, g in of.items()}
+        if problem.clip_norm and mistake.forgets != "clipping":
+            stages = [part(len(names), mistake.stages, stage) for stage in range(mistake.stages)]
+            groups = [{name: of[name] for name in names[begin:end]} for begin, end in stages if end > begin]
+            of = {name: g for group in groups for name, g in clipped(group, problem.clip_norm).items()}
+        before = of if mistake.forgets == "zeroing" else {}
+        for name in names:
+            if problem.kind == "sgd":
+                params[name] = params[name] - of[name] * problem.learning_rate
+            else:
+                params[name], moments[name] = adam(problem, params[name], of[name], *moments[name], step)
+    return {name: params[name] for name in names}
+
+
+def weights_of_rows(problem):
+    """1 for each row; of a wrong version, rows / (own rows), for each device's mean over its own rows."""
+    if problem.mistake.forgets not in ("own means", "means of own means"):
+        return np.ones((problem.batch_size, 1))
+    n = problem.mistake.devices
+    shares = [end - begin for begin, end in (part(problem.batch_size, n, d) for d in range(n))]
+    means = n if problem.mistake.forgets == "means of own means" else 1
+    return np.concatenate([[problem.batch_size / (means * own)] * own for own in shares if own])[:, None]
+
+
+def clipped(of, most):
+    """All gradients times min(1, most / (norm + 1e-6)), as PyTorch's clip_grad_norm_."""
+    squares = [(g * g).sum() for g in of.values()]
+    norm = sum(squares[1:], squares[0]).sqrt()
+    if abs(norm.value - most) <= norm.error + 1e-5:
+        raise Undecided("a norm that is clipped or not")
+    if norm.value < most:
+        return of
+    factor = Bounded.exact(most, norm.precision) / (norm + 1e-6)
+    return {name: g * factor for name, g in of.items()}
+
+
+def adam(problem, w, g, m, v, step):
+    """Kingma and Ba 2015, algorithm 1; epsilon outside the root, as in PyTorch."""
+    beta1, beta2 = problem.betas
+    m = m * beta1 + g * (1 - beta1)
+    v = v * beta2 + g * g * (1 - beta2)
+    first, second = (1 if problem.mistake.forgets == "bias_not_corrected" else 1 / (1 - beta**step)
+                     for beta in problem.betas)
+    is_inside = problem.mistake.forgets == "epsilon_inside"
+    root = (v * second + is_inside * problem.epsilon).sqrt() + (not is_inside) * problem.epsilon
+    update = m * first / root
+    return w - update * problem.learning_rate, (m, v)

@@ -1,0 +1,179 @@
+"""Compares results with those of a problem."""
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from .causes import Evidence, diagnose
+from .layouts import REPLICATED, Placement, inferred, letter_by_strategy, shape_text, slices_by_rule
+from .problems.files import Stored, rounded
+from .problems.listed import listed_by_name, usable
+from .wrong_versions import SAYS
+
+
+@dataclass
+class Difference:
+    tensor: str
+    cause: str
+    device: int | None = None
+    index: tuple | None = None  # in the whole tensor
+    expected: float | None = None
+    given: float | None = None
+    bound: float | None = None
+    ratio: float | None = None  # the largest difference, in units of its bound; None if the bound is 0
+
+    def __str__(self):
+        where = self.tensor + ("" if self.device is None else f" on device {self.device}")
+        if self.index is None:
+            return f"{where}: {self.cause}"
+        limit = f" (bound {self.bound:.2g}, at most {self.ratio:.3g} times it)" if self.ratio else ""
+        index = ", ".join(map(str, self.index))
+        values = f"expected {self.expected:.9g}, given {self.given:.9g}"
+        return f"{where} at ({index}): {values}{limit}: {self.cause}"
+
+
+@dataclass
+class Verdict:
+    problem: str
+    devices: int
+    differences: list = field(default_factory=list)
+    notes: list = field(default_factory=list)  # what was inferred
+    results: dict = field(default_factory=dict)  # see Evidence
+    worst: float = 0.0  # the largest difference of a right result, in units of its bound
+    micro_batches: int | None = None  # of a step, if that is known
+
+    @property
+    def is_right(self):
+        return not self.differences
+
+    def __str__(self):
+        if self.is_right:
+            return f"{self.problem} on {self.devices}: right"
+        most = 6
+        more = len(self.differences) - most
+        lines = [f"{self.problem} on {self.devices}: {len(self.differences)} differ",
+                 *map(str, self.differences[:most]), *[f"and {more} more"] * (more > 0)]
+        return "\n  ".join(lines)
+
+
+def check(grads, problem, strategy=None, rank=0, world=1, precision="float32"):
+    """Compares the results of one process of `world`, {name: array}, with a problem. `strategy` ("dp", "tp",
+    "fsdp", "ep", "single") determines this rank's slice; without one, the shape does."""
+    if isinstance(problem, str):
+        problem = usable(listed_by_name()[problem])
+    verdict = Verdict(problem.name, world)
+    bounds = problem.bounds(precision)
+    for name, value in grads.items():
+        if name not in problem.expected:
+            verdict.differences.append(unknown_name(name, problem))
+            continue
+        given = Stored(np.asarray(value, float), dtype_of(value))
+        want = problem.expected[name]
+        letter = letter_by_strategy(strategy, name)
+        if letter is None:
+            letter = inferred([given.values] * world, want)
+            verdict.notes.append(f"{name}: inferred: {letter}")
+        slices = [slices_by_rule(want.shape, letter, given.values.shape, device, world,
+                                 problem.widths_of_slices(name)) for device in range(world)]
+        differ = of_piece(verdict, problem, name, given, want, bounds[name], slices, rank, [None] * world)
+        verdict.differences += differ
+    return verdict
+
+
+def dtype_of(value):
+    kinds = {"float32": "F32", "float16": "F16", "bfloat16": "BF16"}
+    return kinds.get(str(getattr(value, "dtype", "float64")).replace("torch.", ""), "F64")
+
+
+def unknown_name(name, problem):
+    return Difference(name, SAYS["other_name"].format(", ".join(sorted(problem.expected))))
+
+
+def of_piece(verdict, problem, name, given, want, bound, slices, device, pieces):
+    """The differences of one device's piece: none, or one."""
+    verdict.results[name] = pieces, slices, bound
+    here = slices[device]
+    part_of_want, limit = want[here], bound[here]
+    if given.values.shape != part_of_want.shape:
+        turned = given.values.shape == part_of_want.shape[::-1]
+        text = f"expected {shape_text(part_of_want.shape)}, given {shape_text(given.values.shape)}"
+        return [Difference(name, text + (": " + SAYS["transposed"]) * turned, device)]
+    part_of_want = rounded(part_of_want, given.dtype)
+    if given.dtype in ("F16", "BF16") and bound.any():
+        unit = 2.0**-11 if given.dtype == "F16" else 2.0**-9
+        limit = limit + unit * (np.abs(part_of_want) + limit) + 2.0**-25
+    off = np.abs(given.values - part_of_want)
+    wrong = ~(off <= limit)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = float(np.nanmax(np.where(limit > 0, off / limit, 0), initial=0))
+    if not wrong.any():
+        verdict.worst = max(verdict.worst, ratio)
+        return []
+    first = tuple(int(i) for i in np.argwhere(wrong)[0])
+    wrong = tuple(d.tensor for d in verdict.differences)
+    evidence = Evidence(problem, verdict.devices, name, device, given.values, part_of_want, limit, want, slices,
+                        verdict.results, wrong, verdict.micro_batches)
+    return [Difference(name, diagnose(evidence), device, tuple(s.start + i for s, i in zip(here, first)),
+                       float(part_of_want[first]), float(given.values[first]), float(limit[first]),
+                       ratio if limit.any() else None)]
+
+
+def check_pieces(problem, devices, pieces, layout=None, precision="float32"):
+    """Compares the results of `devices` devices with a problem: a list with a {name: Stored} for each device, or with
+    one for whole tensors. `layout`: sizes of the mesh's axes and {name: letters}, as read_layout gives them; without
+    one, it is inferred."""
+    verdict = Verdict(problem.name, devices)
+    bounds = problem.bounds(precision)
+    given_names = {name for piece in pieces for name in piece}
+    for name in sorted(given_names - problem.expected.keys()):
+        verdict.differences.append(unknown_name(name, problem))
+    for name, want in problem.expected.items():
+        mine = [piece.get(name) for piece in pieces]
+        if not any(mine):
+            verdict.differences.append(Difference(name, SAYS["left_out"]))
+            continue
+        values = [None if p is None else p.values for p in mine]
+        if layout:
+            sizes, letters = layout[0], layout[1].get(name, (REPLICATED,) * len(layout[0]))
+        else:
+            sizes, letters = (len(pieces),), (inferred(values, want),)
+            verdict.notes += [f"{name}: inferred: {letters[0]}"] * (len(pieces) > 1)
+        if beyond := [letter for letter in letters if letter.kind == "S" and letter.axis >= want.ndim]:
+            verdict.differences.append(Difference(name, f"{beyond[0]}, but it has {want.ndim} axes"))
+            continue
+        placement = Placement(values, sizes, letters)
+        if placement.shape == list(want.shape) and not placement.is_whole:
+            verdict.differences.append(Difference(name, "the offsets of its slices overlap, or leave a gap"))
+            continue
+        if placement.shape != list(want.shape):
+            verdict.differences.append(not_the_whole(name, placement, want))
+            continue
+        slices = [placement.slices(d) if p is not None else (slice(0, 0),) * want.ndim
+                  for d, p in enumerate(values)]
+        differ = []
+        for device, piece in enumerate(mine):
+            if piece is None:
+                is_elsewhere = any(mine[twin] is not None for twin in placement.twins(device))
+                differ += [Difference(name, SAYS["left_out"], device)] * is_elsewhere
+            elif placement.group(device)[0] == device:
+                total = sum(values[other] for other in placement.group(device))
+                differ += of_piece(verdict, problem, name, Stored(total, piece.dtype), want, bounds[name], slices, device,
+                                   values)
+        verdict.differences += as_of_one(differ, values)
+    return verdict
+
+
+def as_of_one(differ, pieces):
+    """If one device of several differs, without a known cause, the cause says that it is the only one."""
+    if len(differ) == 1 and differ[0].cause == SAYS["unknown"] and sum(p is not None for p in pieces) > 1:
+        differ[0].cause = SAYS["one_device"]
+    return differ
+
+
+def not_the_whole(name, placement, want):
+    lies = ", ".join(map(str, placement.letters))
+    turned = list(want.shape[::-1]) == placement.shape
+    return Difference(name, f"expected {shape_text(want.shape)}, given slices that make "
+                            f"{shape_text(placement.shape or ())} ({lies})"
+                      + (": " + SAYS["transposed"]) * turned)

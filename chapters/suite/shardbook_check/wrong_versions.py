@@ -1,0 +1,165 @@
+"""What wrong versions do otherwise, and the sentence that is said of each."""
+import itertools
+import re
+from pathlib import Path
+
+from .problems.bounded import part
+from .problems.kinds import TOKENS
+
+
+# The sentence of each cause: the same that the chapters' programs say.
+SAYS = dict(re.findall(r'^CAUSE\((\w+), "(.*)"\)$', Path(__file__).with_name("causes.inc").read_text("utf-8"), re.M))
+
+
+OF_RELUS = ("mask_forgotten", "relus_forgotten", "relu_between", "relu_before_each", "relu_behind_each",
+            "kept_before_relu", "kept_output", "kept_first", "block_left_out")
+
+
+def mistakes(problem, devices):
+    """Yields (cause, fields of a Mistake) of possible wrong versions."""
+    if problem.workload in TOKENS:
+        yield from mistakes_with_tokens(problem, devices)
+        return
+    for cause in OF_RELUS:
+        yield SAYS[cause], {"forgets": cause}
+    for rounds in ("weights", "products") if problem.kind != "exact" else ():
+        for to, name in (("BF16", "bfloat16"), ("F16", "float16")):
+            yield SAYS[f"{rounds}_rounded"].format(name), {"rounds": rounds, "to": to}
+    if problem.workload == "mixture":
+        if problem.capacity_factor != "none":
+            yield "choices that an expert has no room for not dropped?", {"forgets": "capacity"}
+            yield "an expert's capacity one less than it is?", {"forgets": "a slot"}
+            yield "an expert's capacity one more than it is?", {"forgets": "where slots end"}
+            yield "slots given to all choices of a device before those of the next?", \
+                {"forgets": "ranks elsewhere", "devices": devices}
+            yield "slots given to all choices of a token before those of the next?", {"forgets": "ranks"}
+            yield "a capacity that counts a device's own rows alone?", \
+                {"forgets": "rows elsewhere", "devices": devices}
+        yield "answers not multiplied by their gates?", {"forgets": "gates"}
+        yield "the gates' gradient forgotten?", {"forgets": "gate gradients"}
+        yield SAYS["balance_forgotten"], {"forgets": "balance"}
+        if devices > 1 and problem.aux_weight:
+            yield SAYS["balance_n_times"].format(devices), {"forgets": "balance n times", "devices": devices}
+        if problem.top_k > 1:
+            yield "the gates' gradient taken for the logits': without the softmax?", \
+                {"forgets": "softmax of gates"}
+        return
+    for words, taken in other_layers(problem):
+        yield f"a backward pass with {words.format('weights')}?", {"taken": taken}
+        yield f"a backward pass with {words.format('activations')}?", {"kept": taken}
+    for first in range(devices):
+        for other in range(first + 1, devices):
+            if layers := with_swapped_stages(problem, devices, first, other):
+                yield f"the layers of devices {first} and {other} in each other's place?", {"layers": layers}
+    for panels in range(2, devices + 1):
+        yield "products of the last panel alone, written over those of the panels before?", \
+            {"forgets": "panels before", "devices": panels}
+    if problem.kind == "adam":
+        for cause in ("bias_not_corrected", "epsilon_inside"):
+            yield SAYS[cause], {"forgets": cause}
+    if problem.is_training:
+        yield "gradients of all steps added up: not set to 0?", {"forgets": "zeroing"}
+        yield "gradients not clipped?", {"forgets": "clipping"}
+        if devices > 1:
+            for words, forgets in (("their mean", "means of own means"), ("their sum", "own means")):
+                if problem.batch_size % devices:
+                    yield SAYS["own_means"].format(words), {"forgets": forgets, "devices": devices}
+            yield "clipped by the norm of a device's layers alone?", {"stages": devices}
+            yield f"every gradient 1/{devices} of it: a mean where a sum is meant?", {"scale": 1 / devices}
+            yield f"every gradient {devices} times it: summed where every device has the sum?", \
+                {"scale": float(devices)}
+
+
+ON_ONE_DEVICE = {
+    "causality": "tokens that see later ones: no causal mask?",
+    "window": "tokens that see beyond their window?",
+    "halves": "rotary pairs of neighbours, 2j and 2j + 1, where j and j + d/2 are meant?",
+    "rope base": "rotary angles with the base 10000?",
+    "scale": "scores not divided by the root of a head's width?",
+    "neighbours": "query heads h, h + G, ... share key-value head h, where neighbours are meant?",
+    "epsilon": "norms without their epsilon?",
+    "gate or up": "gate and up in each other's place?",
+    "the head": "a tied table with the gradient of the embedding alone?",
+    "the table": "a tied table with the gradient of the head alone?",
+    "that the head is one of two": "a tied table that has its gradient through the head twice?",
+    "that the table is one of two": "a tied table that has its gradient through the embedding twice?",
+    "gates": "answers not multiplied by their gates?",
+    "gate gradients": "the gates' gradient forgotten?",
+    "chosen alone": "gates that are a softmax over all experts, not over the chosen ones?",
+}
+
+
+ON_SOME_DEVICES = {
+    "positions": "rotary positions that begin at 0 on each device?",
+    "keys elsewhere": "tokens that see the keys of their own device alone?",
+    "queries elsewhere": "keys and values with the gradient of their own device's queries alone?",
+    "places before": "a causal mask that compares places within a device, not positions?",
+    "offset of ids": "ids looked up in each slice of the embedding without the slice's offset?",
+    "offset of labels": "labels looked up in each slice of the logits without the slice's offset?",
+    "sequences elsewhere": "a mean over the labels of each device's sequences, and then over devices?",
+    "positions elsewhere":
+        "a mean over the labels of each device's part of sequences, and then over devices?",
+    "sum of sequences elsewhere": "a mean over the labels of each device's sequences, and then their sum?",
+    "sum of positions elsewhere": "a mean over the labels of each device's part of sequences, and then their sum?",
+    "places of queries": "a causal mask in which the queries of each device begin at 0?",
+    "rescaling": "pieces of keys around a ring, added up without rescaling to the largest score?",
+    "values elsewhere": "a device's own values for those that come around the ring?",
+    "the ring's direction": "a backward pass with the positions of the keys of another piece on the ring?",
+    "values' sums": "the gradient of values from the last device of the ring alone: sums overwritten?",
+}
+
+
+OF_T5 = {
+    "causality": "tokens that see later ones: no causal mask?",
+    "no scale": "scores divided by the root of a head's width, which T5 does not do?",
+    "logit scale": "logits of a tied table not divided by the root of the model's width?",
+    "direction": "an encoder's buckets of distances that do not tell keys behind from keys before?",
+    "other blocks": "a position table with the gradient of the first block alone?",
+    "other readers": "the encoder's gradient from the last block of the decoder alone?",
+    "epsilon": "norms without their epsilon?",
+    **{use: ON_ONE_DEVICE[use] for use in ("the head", "the table", "that the head is one of two")},
+}
+
+
+def mistakes_with_tokens(problem, devices):
+    is_t5 = problem.workload == "t5"
+    for forgets, text in (OF_T5 if is_t5 else ON_ONE_DEVICE).items():
+        yield text, {"forgets": forgets}
+    for forgets, text in ON_SOME_DEVICES.items() if devices > 1 else ():
+        if not is_t5 or "offset" in forgets or "sequences" in forgets:
+            yield text, {"forgets": forgets, "devices": devices}
+
+
+def other_layers(problem):
+    """Yields (words, layers): for each layer, a layer of the same shape whose weights or activations are taken."""
+    if not problem.layers:
+        return
+    shapes, layers = list(zip(problem.widths, problem.widths[1:])), range(problem.layers)
+
+    def fitting(wanted):
+        return tuple(other if 0 <= other < len(layers) and shapes[other] == shapes[layer] else layer
+                     for layer, other in zip(layers, wanted))
+    for words, wanted in (("the {} of the block before", [layer - 2 for layer in layers]),
+                          ("the {} of the block behind", [layer + 2 for layer in layers]),
+                          ("the first block's {} in every block", [layer % 2 for layer in layers]),
+                          ("the last block's {} in every block",
+                           [len(layers) - 2 + layer % 2 for layer in layers]),
+                          ("the layers' {} from the other end", list(reversed(layers)))):
+        if (taken := fitting(wanted)) != tuple(layers):
+            yield words, taken
+    for layer, other in itertools.permutations(layers, 2):
+        if shapes[layer] == shapes[other]:
+            yield f"layer {other}'s {{}} for layer {layer}", tuple(other if k == layer else k for k in layers)
+
+
+def with_swapped_stages(problem, devices, first, other):
+    """The layers in the order of stages, if two devices exchange their stages; empty if widths do not fit."""
+    stages = [range(*part(problem.layers, devices, device)) for device in range(devices)]
+    stages[first], stages[other] = stages[other], stages[first]
+    layers = tuple(layer for stage in stages for layer in stage)
+    if not layers:
+        return ()
+    widths = problem.widths
+    fits = [widths[a + 1] == widths[b] for a, b in zip(layers, layers[1:])]
+    is_whole = widths[layers[0]] == widths[0] and widths[layers[-1] + 1] == widths[-1]
+    return layers if all(fits) and is_whole and list(layers) != sorted(layers) else ()
