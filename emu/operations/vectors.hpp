@@ -30,8 +30,8 @@ struct Power {
   float log;          ///< the natural logarithm of a unit of what remains of x
   float least, most;  ///< exponents beyond these have the powers 0 and infinity
 
-  float operator()(float x) const {
-    x = x < least ? least : x;  // NaN stays NaN
+  float operator()(float exponent) const {
+    float x = exponent < least ? least : exponent;  // NaN stays NaN
     x = x > most ? most : x;
     constexpr float to_integer = 0x1.8p23F;  // float32 from here on are integers, with n in the lowest bits
     const float shifted = x * doublings + to_integer, n = shifted - to_integer;
@@ -41,13 +41,15 @@ struct Power {
       p = p * r + c;
     p = p * (r * r) + r + 1;
     const std::int32_t k = std::bit_cast<std::int32_t>(shifted) - std::bit_cast<std::int32_t>(to_integer);
-    return p * power_of_two(k >> 1) * power_of_two(k - (k >> 1));  // in halves: 2^n may be no float32
+    p = p * power_of_two(k >> 1) * power_of_two(k - (k >> 1));  // in halves: 2^n may be no float32
+    return exponent < least ? 0 : p;
   }
 
  private:
   static float power_of_two(std::int32_t k) { return std::bit_cast<float>((k + 127) << 23); }
 };
-constexpr Power power_of_e{1.44269504F, 0.693359375F, -2.12194440e-4F, 1, -104, 89};
+/// Powers of e below 2^-126 are 0: processors are many times slower with numbers so small.
+constexpr Power power_of_e{1.44269504F, 0.693359375F, -2.12194440e-4F, 1, -87.3365F, 89};
 constexpr Power power_of_two{1, 1, 0, 0.693147181F, -150, 128};
 
 /// Folds f(0) to f(n − 1) by `combine`: 16 folds of every 16th number from `initial` on, then their halves.

@@ -78,7 +78,7 @@ Tensor gelu_backward(Tensor&& dh, const Tensor& z, SourceLine where = SourceLine
 enum class ExponentialBase { e, two };
 /// base^(z − largest[i]) for each element of row i, in the memory of z (m, n). `largest` is (m). An element
 /// -infinity gives 0, also where largest[i] is -infinity. With base 2, integer exponents give exact powers of
-/// two, down to 2^-149.
+/// two, down to 2^-149. With base e, a power below 2^-126 may be 0.
 Tensor exponentials(Tensor&& z, const Tensor& largest, ExponentialBase base,
                     SourceLine where = SourceLine::current());
 /// The power of a score s(i, c) is base^(scale · s), if i + first <= c <= i + last, and otherwise 0. Causal
