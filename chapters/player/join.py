@@ -6,12 +6,15 @@ from itertools import groupby
 from pathlib import Path
 
 from compare import difference_in_words, first_difference
+from lesson import lesson_of
+from measures import idle_of, is_pipeline, under_way
+from reader import MEMORY
 from record import Record
 from sentences import Sentences, number
 from steps import MOST, groups_of, peak_of, steps_of, words_of
 
 PAGE = Path(__file__).resolve().parent / "page"
-MODULES = ("drawing", "record", "state", "devices", "messages", "timeline", "source", "main")
+MODULES = ("drawing", "record", "state", "devices", "messages", "timeline", "source", "lesson", "main")
 
 
 def run_of(text, root):
@@ -19,7 +22,7 @@ def run_of(text, root):
     \\throws ValueError what is wrong with the record"""
     record = Record(text, root)
     try:
-        return Page(record)
+        return Page(record, root)
     except (KeyError, IndexError, TypeError) as error:
         raise ValueError(f"expected the fields of docs/record.md, given none for {error!r}") from error
 
@@ -37,12 +40,13 @@ def page_of_two(right, wrong):
 class Page:
     """The page of one run."""
 
-    def __init__(self, record):
+    def __init__(self, record, root):
         self.record = record
         all_steps = steps_of(record)
         self.steps, self.has_more = all_steps[:MOST], len(all_steps) > MOST
-        self.groups = groups_of(self.steps)
+        self.groups, self.peaks = groups_of(self.steps), peak_of(record, self.steps)
         self.sentences = Sentences(record, self.steps)
+        self.lesson = lesson_of(self, root)
 
     def text(self, kind=""):
         """The HTML. `kind`: " beside" for one of two runs."""
@@ -95,7 +99,10 @@ class Page:
         return {"steps": [self.row(step) for step in self.steps],
                 "words": [words_of(context) for context in record.contexts],
                 "groups": groups,
-                "peaks": peak_of(record, self.steps),
+                "peaks": self.peaks,
+                "idle": idle_of(record) if is_pipeline(record) else [],
+                "underWay": under_way(self),
+                "lesson": self.lesson,
                 "assigned": record.assigned,
                 "sources": {file: shown(lines, [n for f, n in record.lines if record.files[f] == file])
                             for file, lines in record.sources.items() if lines}}
@@ -111,23 +118,38 @@ class Page:
         return row
 
     def trimmed(self):
-        """The record without events behind the last step."""
+        """The record as far as the page shows it: no events behind the last step, no numbers of calls, times since
+        the first event of the section, values with three figures."""
         last = {}
         for step in self.steps:
             for item in step.items:
                 last[item.device, item.section] = item.end
         whole = dict(self.record.json)
         whole["devices"] = [
-            {**device, "sections": [until(last.get((d, s), 0), section)
+            {**device, "sections": [self.shown_of(section, last.get((d, s), 0), self.first_time(s))
                                     for s, section in enumerate(device["sections"])]}
             for d, device in enumerate(whole["devices"])]
         return whole
 
+    def first_time(self, number):
+        """Of the events of a section, on any device."""
+        times = [event.t for sections in self.record.devices if number < len(sections)
+                 for event in sections[number].events if event.t is not None]
+        return min(times, default=0)
 
-def until(end, section):
-    """A section's events before `end`, and the values after them."""
-    values = [value for value in section.get("values", []) if value[0] < end]
-    return {**section, "events": section["events"][:end], "values": values}
+    def shown_of(self, section, end, first):
+        """A section's events before `end`, and the values after them."""
+        events = []
+        for what, *row in section["events"][:end]:
+            kind = self.record.what[what]["is"]
+            if kind not in MEMORY:
+                row[1] -= first
+            if kind == "call":
+                row[5] = 0
+            events.append([what, *row])
+        values = [[event, tensor, [number and float(f"{number:.3g}") for number in numbers]]
+                  for event, tensor, numbers in section.get("values", []) if event < end]
+        return {**section, "events": events, "values": values}
 
 
 def shown(lines, numbers, around=8):

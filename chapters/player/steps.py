@@ -132,8 +132,8 @@ def meeting(record, event, device, calls):
 class Order:
     """Takes the items of all devices one after the other: the next one is the one that can begin first."""
 
-    def __init__(self, record, number, ends):
-        self.record, self.ends, self.steps = record, ends, []
+    def __init__(self, record, number, ends, length):
+        self.record, self.ends, self.length, self.steps = record, ends, length, []
         self.queues = {device: items_of(record, number, device) for device, sections in enumerate(record.devices)
                        if number < len(sections)}
         self.sent = {}  # key: when its message is there
@@ -154,7 +154,7 @@ class Order:
         for item in step.items:
             is_message = item.key and item.last.function in SENDS + RECEIVES
             begin = self.begin(item) if is_message else max(self.begin(item), meets)
-            ends = begin + length(item)
+            ends = begin + self.length(item)
             if is_message and item.last.function in SENDS:
                 self.sent[item.key] = begin
             self.queues[item.device].pop(0)
@@ -209,12 +209,12 @@ def length(item):
     return sum("flops" in event.what for event in item.events) or 0.2
 
 
-def steps_of(record):
-    """All steps, at most one more than MOST."""
+def steps_of(record, length=length):
+    """All steps, at most one more than MOST. `length`: how long an item is."""
     sections = max(map(len, record.devices), default=0)
     steps, ends = [], defaultdict(float)
     for number in range(sections):
-        steps += Order(record, number, ends).all()
+        steps += Order(record, number, ends, length).all()
         ends.update(dict.fromkeys(range(len(record.devices)), max(ends.values(), default=0)))
     steps = steps[:MOST + 1]
     link(record, steps)

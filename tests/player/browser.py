@@ -103,7 +103,8 @@ class Browser:
         self.wait_for(lambda: self.run("document.readyState === 'complete' && location.href !== 'about:blank'"))
 
     def press(self, key):
-        text = {"text": key} if len(key) == 1 else {}
+        text = {"text": "\r" if key == "Enter" else key} if len(key) == 1 or key == "Enter" else {}
+        text |= {"windowsVirtualKeyCode": code} if (code := {"Tab": 9, "Enter": 13}.get(key)) else {}
         for kind in ("keyDown", "keyUp"):
             self.call("Input.dispatchKeyEvent", type=kind, key=key, **(text if kind == "keyDown" else {}))
 
@@ -111,9 +112,10 @@ class Browser:
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1,
                   mobile=False)
 
-    def scheme(self, name):
-        """light or dark"""
-        self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": name}])
+    def scheme(self, name, motion="no-preference"):
+        """light or dark; `motion`: reduce"""
+        features = {"prefers-color-scheme": name, "prefers-reduced-motion": motion}
+        self.call("Emulation.setEmulatedMedia", features=[{"name": n, "value": v} for n, v in features.items()])
 
     def picture(self, path, is_whole=False):
         data = self.call("Page.captureScreenshot", captureBeyondViewport=is_whole)["data"]

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""player_test.py BUILD [TESTS]: plays small records, which the program in BUILD makes, in a headless Chromium, and compares
-what the page says with the record."""
+"""player_test.py BUILD [TESTS]: plays small records, which the program in BUILD makes, in a headless Chromium, and
+compares what the page says with the record."""
 import json
 import os
 import re
@@ -16,7 +16,11 @@ sys.dont_write_bytecode = True
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(sys.argv.pop(1)).resolve()
 from browser import CHROMIUM, Browser
+sys.path[:0] = [str(ROOT / "chapters/player"), str(ROOT / "chapters")]
+from command import read
+from lesson import Lesson, answer_of, step_at, value_of
 
+TOURS = sorted(ROOT.glob("chapters/*/tour.txt"))
 
 def record_of(devices, *words):
     """The record of one step of training, as text."""
@@ -25,6 +29,13 @@ def record_of(devices, *words):
         subprocess.run([BUILD / "local/shardbook", *words, "--steps", "1", "--record", file], check=True,
                        env={**os.environ, "SHARDBOOK_DEVICES": str(devices)}, stdout=subprocess.DEVNULL)
         return file.read_text("utf-8")
+
+
+def record_of_tour(path):
+    """The record of the run that a chapter's tour is about: the command `run`, as its page has it."""
+    words = Lesson(path).run.split()
+    at = words.index("-n")
+    return record_of(int(words[at + 1]), words[1], *(words[at + 2:] or ["train"]))
 
 
 RECORDS = {
@@ -136,7 +147,7 @@ class Command(unittest.TestCase):
             self.assertEqual(self.run_chapters(*words, "--play", "/nowhere/x.html", PROGRAMS=BUILD / "local")[0], 65)
             self.assertEqual(self.run_chapters("--play", page)[0], 64)
 
-    @unittest.skipUnless(shutil.which("tsc"), "no tsc")
+    @unittest.skipUnless(shutil.which("tsc"), "no tsc: the package node-typescript has it")
     def test_types(self):
         files = sorted((ROOT / "chapters/player/page").glob("*.js"))
         options = "--checkJs --allowJs --noEmit --strict --target es2022 --module es2022".split()
@@ -145,7 +156,66 @@ class Command(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stdout)
 
 
-@unittest.skipUnless(CHROMIUM, "no Chromium")
+class Tours(unittest.TestCase):
+    """Each chapter's tour, with a fresh record."""
+
+    def run_of(self, path):
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder, "record.json")
+            file.write_text(record_of_tour(path), "utf-8")
+            return read(file)
+
+    def test_each(self):
+        self.assertEqual({path.parent.name[:2] for path in TOURS}, set("01 02 03 04 05 06 08 09".split()))
+        for path in TOURS:
+            lesson, run, readme = Lesson(path), self.run_of(path), path.with_name("README.md").read_text("utf-8")
+            with self.subTest(path.parent.name):
+                self.assertIn(f"{lesson.run}\n", readme)
+                self.assertEqual(run.record.job["variant"], lesson.variant)
+                self.assertTrue(8 <= len(lesson.stops) <= 12 and 3 <= len(lesson.questions) <= 6)
+                for stop in lesson.stops:
+                    self.assertIsNotNone(step_at(run, stop["stop"]), stop)
+                for block in lesson.questions:
+                    at = step_at(run, block["at"])
+                    self.assertIsNotNone(at, block)
+                    answer, unit = answer_of(run, at, block["asks"])
+                    shown = lesson.question(block, run)
+                    self.assertIsNotNone(shown, f"{answer} {unit} is no choice of {block}")
+                    self.assertGreater(len(shown["choices"]), 2, block)
+                    number = numbers(shown["choices"][shown["answer"]])
+                    if isinstance(answer, int):
+                        self.assertEqual(number, [answer])
+                        self.assertTrue(shown["formula"].endswith(shown["choices"][shown["answer"]]))
+                played = run.play()["lesson"]
+                self.assertEqual([len(played["questions"]), len(played["stops"])],
+                                 [len(lesson.questions), len(lesson.stops)])
+
+    def test_answers(self):
+        """What is asked, counted in the record by other means."""
+        record = json.loads(RECORDS["column_row"])
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder, "record.json")
+            file.write_text(RECORDS["column_row"], "utf-8")
+            run = read(file)
+        for asks, expected in (("bytes of device 1 in the run", sent_by(record, 1)),
+                               ("most held by device 2", bytes_after(record, 2)[1]),
+                               ("calls of all_reduce", 1), ("letter before", "P"), ("bytes of device 0", 24576)):
+            self.assertEqual(answer_of(run, step_at(run, "all_reduce"), asks)[0], expected, asks)
+        self.assertEqual(value_of("2*(N-1)*B/N", {"N": 4, "B": 64}), 96)
+
+    def test_files_that_are_wrong(self):
+        text = TOURS[0].read_text("utf-8")
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, "tour.txt")
+            for old, new, expected in (
+                    ("why:", "because:", "expected a block of"), ("stop:", "halt:", "expected a block"),
+                    ("lights: source", "lights: sun", "given sun"), ("at: loss", "loss", "KEY: VALUE")):
+                path.write_text(text.replace(old, new, 1), "utf-8")
+                with self.assertRaisesRegex(ValueError, expected):
+                    Lesson(path)
+
+
+@unittest.skipUnless(CHROMIUM, "no Chromium: the package chromium has it")
 class Page(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -399,6 +469,120 @@ class Page(unittest.TestCase):
         self.assertFalse(self.run_js(differs))
         self.browser.size(400, 800)
         self.assertLessEqual(self.run_js("document.documentElement.scrollWidth - innerWidth"), 0)
+
+    def test_questions(self):
+        """A question hides the numbers of its step until it is answered or skipped, and nothing else."""
+        self.open(RECORDS["column_row"], "#step=1")
+        self.run_js("localStorage.clear()")
+        self.browser.open(self.address + "#step=1")
+        self.assertEqual(self.texts("#lesson button"), [])  # the first picture teaches
+        self.browser.press("ArrowRight")
+        hidden = "getComputedStyle(document.querySelector('.bytes')).visibility === 'hidden'"
+        self.assertIn("How many bytes does device 2 send", self.text("#sentence"))
+        self.assertTrue(self.run_js(hidden))
+        choices = self.texts("#lesson button")
+        right = f"{sent_by(json.loads(RECORDS['column_row']), 2):,} bytes"
+        self.assertIn(right, choices)
+        self.browser.press(str(choices.index(right) + 1))
+        self.assertFalse(self.run_js(hidden))
+        self.assertRegex(self.text("#sentence"), "^Devices 0–3 reduce")
+        self.assertIn(f"= 2 · (4 − 1) · 64 · 64 · 4 / 4 = {right}", self.text("#lesson"))
+        self.assertEqual(self.text("#right"), "1 of 1 right")
+        self.browser.press("ArrowRight")   # no question
+        self.browser.press("ArrowRight")
+        self.browser.press("ArrowRight")   # the gradients
+        wrong = next(choice for choice in self.texts("#lesson button") if choice != "16,384 bytes")
+        self.run_js("[...document.querySelectorAll('#lesson button')]"
+                    f".find((one) => one.textContent === '{wrong}').click()")
+        self.assertIn(f"You guessed {wrong}. It is 16,384 bytes.", self.text("#lesson"))
+        self.browser.press("ArrowRight")
+        self.assertEqual(self.texts("#lesson button")[-1], "skip")
+        self.browser.press("Escape")
+        self.assertEqual(self.texts("#lesson button"), [])
+        self.assertEqual(self.text("#right"), "1 of 2 right")
+        self.assertRegex(self.text("#code"), r"^03\.column-row\.4\.__Bb-\.\d{3}$")
+        code = self.text("#code")
+        self.browser.open(self.address)
+        self.assertEqual(self.text("#code"), code)  # the storage has it
+        self.run_js("document.querySelector('#off').click()")
+        self.browser.press("ArrowRight")
+        self.assertEqual(self.texts("#lesson button"), [])
+        self.browser.press("g")            # asked for
+        self.assertIn("letter", self.text("#sentence"))
+
+    def test_the_answer_is_not_needed_to_go_on(self):
+        steps = self.open(RECORDS["column_row"], "#step=0")
+        self.run_js("localStorage.clear()")
+        self.browser.open(self.address + "#step=0")
+        for step in range(1, steps):
+            self.browser.press("ArrowRight")
+            self.assertRegex(self.text("#where"), f"^step {step} of")
+        self.assertEqual(self.text("#right"), "0 of 0 right")
+
+    def test_without_storage(self):
+        script = "Object.defineProperty(window, 'localStorage', {get() { throw new Error('no storage'); }});"
+        added = self.browser.call("Page.addScriptToEvaluateOnNewDocument", source=script)["identifier"]
+        self.addCleanup(self.browser.call, "Page.removeScriptToEvaluateOnNewDocument", identifier=added)
+        self.open(RECORDS["column_row"], "#step=1")
+        self.browser.press("ArrowRight")
+        self.browser.press("1")
+        self.assertRegex(self.text("#right"), "of 1 right")
+
+    def test_tours(self):
+        """Each stop shows its step and its sentence, and lights something up."""
+        for path in TOURS:
+            with self.subTest(path.parent.name):
+                self.open(record_of_tour(path))
+                stops = self.run_js("of_play.lesson.stops")
+                self.browser.press("t")
+                for number, stop in enumerate(stops):
+                    place = rf"^tour {number + 1} of {len(stops)} · step {stop['step']} of"
+                    self.assertRegex(self.text("#where"), place)
+                    self.assertEqual(self.text("#sentence"), re.sub("<[^>]+>", "", stop["text"]).replace("&amp;", "&"))
+                    lit = self.run_js("document.querySelectorAll('.lit').length")
+                    self.assertGreaterEqual(lit, len(stop["lights"]), stop)
+                    self.browser.press("ArrowRight")
+                self.has_address(f"#tour={len(stops)}")
+                self.browser.press("Escape")
+                self.assertRegex(self.text("#where"), "^step")
+                self.assertEqual(self.run_js("document.querySelectorAll('.lit').length"), 0)
+
+    def test_keyboard_alone(self):
+        """Tab comes to all that can be pressed, and shows where it is; Enter presses it."""
+        self.open(RECORDS["one_f_one_b"], "#step=5")
+        seen = []
+        for _ in range(80):
+            self.browser.press("Tab")
+            seen.append(self.run_js("document.activeElement.id || document.activeElement.tagName"))
+            if seen[-1] != "BODY":
+                outline = self.run_js("getComputedStyle(document.activeElement).outlineStyle")
+                self.assertNotEqual(outline, "none", seen[-1])
+            if seen[-1] == "next" and seen.count("next") == 1:
+                self.browser.press("Enter")
+                self.assertRegex(self.text("#where"), "^step 6 of")
+        wanted = self.run_js("[...document.querySelectorAll('button, input, select')]"
+                             ".filter((one) => one.checkVisibility()).map((one) => one.id)")
+        self.assertEqual(set(wanted) - set(seen), set())
+
+    def test_reduced_motion(self):
+        self.browser.scheme("light", "reduce")
+        self.addCleanup(self.browser.scheme, "light")
+        self.open(RECORDS["one_f_one_b"], "#step=5")
+        for _ in range(3):
+            self.browser.press("ArrowRight")
+            self.assertEqual(self.run_js("document.getAnimations().length"), 0)
+
+    def test_no_meaning_in_hue_alone(self):
+        """Forward and backward stand at different heights, and each tensor says its letter."""
+        self.open(RECORDS["one_f_one_b"], "#step=60")
+        heights = self.run_js("""['forward', 'backward', 'call'].map((kind) => [...new Set([...document.querySelectorAll(
+          `.bar.${kind}`)].map((bar) => `${bar.getAttribute('y') % 24} ${bar.getAttribute('height')}`))])""")
+        forward, backward, calls = map(set, heights)
+        self.assertTrue(forward and backward and calls)
+        self.assertFalse(forward & backward or (forward | backward) & calls)
+        without = self.run_js("""[...document.querySelectorAll('.tensor')].filter((one) =>
+          one.querySelector('.slice [class^=of]') && !one.querySelector('small b')).length""")
+        self.assertEqual(without, 0)
 
     def test_without_a_script(self):
         steps = self.open(RECORDS["column_row"])

@@ -13,23 +13,41 @@ const unfolded = new Set();
 /**
  * A column for each device.
  * @param {import("./state.js").DeviceState[]} devices @param {Set<number>} active @param {number | null} only
+ * @param {number} step
  */
-export function showDevices(devices, active, only) {
+export function showDevices(devices, active, only, step) {
   find("devices").style.setProperty("--columns", String(only === null ? Math.min(devices.length, 4) : 1));
   find("devices").replaceChildren(...devices.flatMap((device, number) =>
-    only === null || only === number ? [column(device, number, active.has(number))] : []));
+    only === null || only === number ? [column(device, number, active.has(number), step)] : []));
 }
 
-/** @param {import("./state.js").DeviceState} state @param {number} device @param {boolean} isActive */
-function column(state, device, isActive) {
+/**
+ * @param {import("./state.js").DeviceState} state @param {number} device @param {boolean} isActive
+ * @param {number} step
+ */
+function column(state, device, isActive, step) {
   const all = [...state.held.values()];
   const byPurpose = PURPOSES.map((purpose) => all.filter((tensor) => tensor.purpose === purpose));
-  const during = state.most > state.bytes ? ` · up to ${withCommas(state.most)}` : " bytes";
+  const during = state.most > state.bytes ? ` bytes, at most ${withCommas(state.most)}` : " bytes";
   return make("section", { class: `device${isActive ? " active" : ""}`, "aria-label": `device ${device}` },
     make("h3", {}, `device ${device}`),
+    ...(play.idle.length ? [underWay(device, step)] : []),
     memory(state, device, byPurpose),
     make("p", { class: "total" }, make("strong", {}, withCommas(state.bytes)), during),
     ...byPurpose.flatMap((tensors, i) => tensors.length ? [purposeOf(PURPOSES[i], tensors, device)] : []));
+}
+
+/**
+ * The micro-batches whose forward pass has begun and whose backward pass has not ended.
+ * @param {number} device @param {number} step
+ */
+function underWay(device, step) {
+  const spans = play.underWay[device].filter(([, begin, end]) => begin <= step && step < end);
+  const numbers = [...new Set(spans.map(([micro]) => micro))].sort((a, b) => a - b);
+  const many = numbers.length > 2 && numbers[numbers.length - 1] - numbers[0] === numbers.length - 1 ?
+    `${numbers[0]}–${numbers[numbers.length - 1]}` : numbers.join(", ");
+  const words = numbers.length ? `micro-batch${numbers.length > 1 ? "es" : ""} ${many}` : "no micro-batch";
+  return make("p", { class: "under-way", title: "under way: forward begun, backward not ended" }, words);
 }
 
 /**
@@ -72,7 +90,8 @@ function purposeOf(purpose, tensors, device) {
   const head = make("h4", {}, make("span", { class: `key ${purpose}` }), purpose,
     make("span", {}, withCommas(sum(tensors))));
   const rows = (isFolded ? tensors.filter(({ mark }) => mark) : tensors).map((tensor) => row(tensor, device));
-  return make("div", { class: "purpose" }, head, ...rows, ...(isFolded ? [folded(purpose, others, device)] : []));
+  const rest = isFolded ? [folded(purpose, others, device)] : [];
+  return make("div", { class: `purpose ${purpose}` }, head, ...rows, ...rest);
 }
 
 /**
@@ -103,7 +122,8 @@ function row(tensor, device) {
   const axes = layout ? layout.axes.map((axis, i) => `${lettersOf(layout)[i]} over ${axis}`) : [];
   const title = [`${tensor.name || tensor.by} ${sizes}${isPart ? ` of ${shapeOf(layout.whole)}` : ""}`, ...axes,
     `${withCommas(tensor.bytes)} bytes`].join("; ");
-  const name = tensor.name ? make("b", {}, tensor.name) : make("i", {}, /receive/.test(tensor.by) ? "received" : tensor.by || "memory");
+  const made = /receive/.test(tensor.by) ? "received" : tensor.by || "memory";
+  const name = tensor.name ? make("b", {}, tensor.name) : make("i", {}, made);
   const told = make("small", {}, ...(letters ? [make("b", {}, letters), " "] : []), sizes);
   const head = make("span", { class: "head" }, name, make("span", { class: "mark" }, tensor.mark));
   const inside = [slice(layout, device), make("span", { class: "name" }, head, told)];

@@ -6,11 +6,15 @@ import { showDevices } from "./devices.js";
 import { showMessages } from "./messages.js";
 import { drawTimeline, legend, markTimeline } from "./timeline.js";
 import { showSource } from "./source.js";
+import { arrive, forget, guess, isAsking, leave, showQuestion, showStop, skip, stepOfNext, stops, turnOff }
+  from "./lesson.js";
 
 /** @typedef {"device" | "axis" | "call" | "block"} Filter */
-/** `step`: the one that is shown, the last of its group if `isFolded`. */
+/** `step`: the one that is shown, the last of its group if `isFolded`. `stop`: of the tour. */
 const view = {
   step: 0, isFolded: false, byClock: false, width: 0,
+  /** @type {number | null} */
+  stop: null,
   /** @type {Record<Filter, string>} */
   filters: { device: "", axis: "", call: "", block: "" },
 };
@@ -69,7 +73,7 @@ function show() {
   if (from === to) find("sentence").innerHTML = find(`step${from}`).innerHTML;
   else find("sentence").textContent = play.groups[group][2];
   showMessages(from, to, active, view.width);
-  showDevices(stateAfter(from, to), active, device);
+  showDevices(stateAfter(from, to), active, device, to);
   showSource(from, to, device);
   markTimeline(from, to);
   const slider = /** @type {HTMLInputElement} */ (find("slider"));
@@ -80,6 +84,10 @@ function show() {
   for (const item of listed) item.classList.remove("now");
   listed = play.steps.slice(from, to + 1).map((_, i) => find(`step${from + i}`));
   for (const item of listed) item.classList.add("now");
+  if (!isBeside) {
+    showQuestion(show);
+    showStop(view.stop);
+  }
   writeAddress();
 }
 
@@ -90,7 +98,48 @@ function show() {
 function go(step) {
   if (isBeside) return tell({ step: Math.min(Math.max(step, 0), last) });
   view.step = Math.min(Math.max(step, 0), last);
+  view.stop = null;
+  if (view.isFolded) leave();
+  else arrive(view.step);
   show();
+}
+
+/**
+ * Shows a stop of the tour; null ends it.
+ * @param {number | null} stop
+ */
+function tour(stop) {
+  view.stop = stop === null ? null : Math.min(Math.max(stop, 0), stops.length - 1);
+  if (view.stop !== null) {
+    view.isFolded = false;
+    view.step = stops[view.stop].step;
+  }
+  leave();
+  show();
+}
+
+/** Begins the tour, or ends it. */
+function tourOrNot() {
+  if (stops.length && !isBeside) tour(view.stop === null ? 0 : null);
+}
+
+/** Asks the next question. */
+function ask() {
+  const step = stepOfNext(view.step);
+  if (step === undefined || isBeside) return;
+  view.isFolded = false;
+  go(step);
+  arrive(step, true);
+  show();
+}
+
+/** Ends what asks or leads: a question, the tour, playing. */
+function escape() {
+  if (isAsking()) {
+    skip();
+    show();
+  } else if (view.stop !== null) tour(null);
+  else pause();
 }
 
 /**
@@ -98,6 +147,11 @@ function go(step) {
  * @param {1 | -1} way
  */
 function move(way) {
+  if (view.stop !== null) {
+    const at = view.stop + way;
+    if (at >= 0 && at < stops.length) tour(at);
+    return at >= 0 && at < stops.length;
+  }
   let step = view.step;
   do {
     step = view.isFolded ? groupStep(groupOf(step) + way) : step + way;
@@ -135,7 +189,7 @@ function moveGroup(way) {
 // ---- The address -------------------------------------------------------------------------------------------
 function readAddress() {
   const given = new URLSearchParams(location.hash.slice(1));
-  view.isFolded = given.has("step") ? given.has("fold") : play.steps.length > FOLDED && !isBeside;
+  view.isFolded = given.has("step") || given.has("tour") ? given.has("fold") : play.steps.length > FOLDED && !isBeside;
   view.byClock = given.get("by") === "clock";
   for (const name of filters) {
     const values = new Set(facts.flatMap((fact) => fact[name]));
@@ -146,6 +200,9 @@ function readAddress() {
   /** @type {HTMLInputElement} */ (find("clock")).checked = view.byClock;
   const step = Math.trunc(Number(given.get("step") ?? 0)) || 0;
   view.step = Math.min(Math.max(step, 0), last);
+  const stop = Math.trunc(Number(given.get("tour"))) - 1;
+  view.stop = stops[stop] && !isBeside ? stop : null;
+  if (view.stop !== null) view.step = stops[view.stop].step;
   if (view.isFolded) view.step = extentOf(groupOf(view.step))[1];
 }
 
@@ -155,7 +212,7 @@ let writing;
 /** Soon, since browsers refuse an address that changes too often. */
 function writeAddress() {
   if (isBeside) return;
-  const words = [`step=${view.step}`];
+  const words = [view.stop === null ? `step=${view.step}` : `tour=${view.stop + 1}`];
   for (const name of filters) if (view.filters[name]) words.push(`${name}=${encodeURIComponent(view.filters[name])}`);
   if (view.isFolded) words.push("fold");
   if (view.byClock) words.push("by=clock");
@@ -194,7 +251,7 @@ const help = /** @type {HTMLDialogElement} */ (find("help"));
 const keys = {
   ArrowRight: () => move(1), ArrowLeft: () => move(-1), ArrowDown: () => moveGroup(1),
   ArrowUp: () => moveGroup(-1), Home: () => go(0), End: () => go(last), " ": playOrPause, f: fold,
-  p: () => go(peak.step), "?": () => help.showModal(),
+  p: () => go(peak.step), "?": () => help.showModal(), t: tourOrNot, g: ask,
 };
 
 /** @param {KeyboardEvent} event */
@@ -206,7 +263,11 @@ function pressed(event) {
   }
   if (event.ctrlKey || event.metaKey || event.altKey || at.closest("select, #filter input")) return;
   if (event.key === " " && at.closest("button, a, summary")) return;
-  if (event.key === "Escape") return pause();
+  if (event.key === "Escape") return escape();
+  if (isAsking() && /^[1-9]$/.test(event.key)) {
+    guess(Number(event.key) - 1);
+    return show();
+  }
   if (isBeside) {
     if (event.key.length > 1 || event.key === "d") event.preventDefault();
     return tell({ key: event.key });
@@ -265,6 +326,9 @@ function start() {
   const listeners = [
     ["back", "click", () => { pause(); move(-1); }], ["next", "click", () => { pause(); move(1); }],
     ["play-button", "click", playOrPause], ["fold", "click", fold], ["ask", "click", () => help.showModal()],
+    ["tour", "click", () => { pause(); tourOrNot(); }], ["guess", "click", () => { pause(); ask(); }],
+    ["off", "change", () => { turnOff(/** @type {HTMLInputElement} */ (find("off")).checked); show(); }],
+    ["forget", "click", () => { forget(); show(); }],
     ["peak", "click", () => { pause(); view.isFolded = false; go(peak.step); }],
     ["slider", "input", (event) => { pause(); go(Number(/** @type {HTMLInputElement} */ (event.target).value)); }],
     ["clock", "change", () => { view.byClock = clock.checked; redraw(); }]];

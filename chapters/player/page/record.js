@@ -38,9 +38,13 @@ import { find } from "./drawing.js";
  * A run of steps: [first step, words, sentence].
  * @typedef {[number, string, string]} Group
  */
+/** @typedef {{questions: import("./lesson.js").Question[], stops: import("./lesson.js").Stop[]}} Lesson */
 /**
+ * `idle`: of a pipeline, the percent of time that each device idles. `underWay`: for each device of a pipeline
+ * [micro-batch, first step, last step].
  * @typedef {{steps: Step[], words: string[], groups: Group[], peaks: Record<string, [number, number]>,
- *   assigned: Record<string, string>, sources: Record<string, [number, string][]>}} Play
+ *   assigned: Record<string, string>, sources: Record<string, [number, string][]>, idle: number[],
+ *   underWay: [number, number, number][][], lesson: Lesson}} Play
  */
 /**
  * An event with what its numbers stand for.

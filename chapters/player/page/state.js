@@ -4,7 +4,8 @@ import { eventOf, numDevices, play, record, sectionOf } from "./record.js";
 /**
  * A tensor of a device. `mark`: what the shown steps did with it; `step`: which one wrote it last.
  * @typedef {{id: number, name: string, by: string, shape: number[] | null, layout: number | null, purpose: string,
- *   bytes: number, step: number | null, mark: "" | "used" | "made" | "changed", values: (number | null)[] | null}} Held
+ *   bytes: number, step: number | null, mark: "" | "used" | "made" | "changed",
+ *   values: (number | null)[] | null}} Held
  */
 /**
  * `most`: the most bytes during the shown steps.

@@ -2,7 +2,7 @@
 import { draw, find, make } from "./drawing.js";
 import { contextOf, doneIn, numDevices, play } from "./record.js";
 
-const ROW = numDevices > 8 ? 16 : numDevices > 4 ? 20 : 24, LEFT = 64;
+const ROW = numDevices > 8 ? 16 : numDevices > 4 ? 20 : 24, LEFT = 64, RIGHT = play.idle.length ? 74 : 8;
 const NAMES = /** @type {Record<string, string>} */ ({
   forward: "F", loss: "L", backward: "B", optimizer: "O" });
 /**
@@ -51,14 +51,17 @@ export function drawTimeline(byClock, matches) {
   const bars = barsOf(byClock);
   const first = Math.min(...bars.map((bar) => bar.begin)), last = Math.max(...bars.map((bar) => bar.end));
   const width = Math.max(place.clientWidth, 240, byClock ? 0 : LEFT + 3 * (last - first));
-  const scale = (width - LEFT - 8) / Math.max(last - first, 1e-9);
+  const scale = (width - LEFT - RIGHT) / Math.max(last - first, 1e-9);
   const height = ROW * numDevices + 2;
   drawn = { bars, scale, first, room: width > place.clientWidth ? place.clientWidth : 0 };
   const drawing = draw("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img",
     "aria-label": "what each device does, from left to right" });
   for (let device = 0; device < numDevices; ++device)
     drawing.append(draw("text", { class: "row", x: LEFT - 8, y: ROW * (device + 0.5) + 4 }, `device ${device}`),
-      draw("path", { class: "idle", d: `M${LEFT} ${ROW * (device + 0.5)}H${width - 8}` }));
+      draw("path", { class: "idle", d: `M${LEFT} ${ROW * (device + 0.5)}H${width - RIGHT}` }),
+      ...(play.idle.length ? [draw("text", { class: "share", x: width - RIGHT + 8, y: ROW * (device + 0.5) + 4 },
+        `idle ${play.idle[device]} %`,
+        draw("title", {}, "of the time, if a product takes one unit of time and all else takes none"))] : []));
   for (const bar of bars) drawing.append(barOf(bar, matches(bar.step)));
   drawing.append(...labels(bars), draw("g", { id: "marked" }));
   place.replaceChildren(drawing);
