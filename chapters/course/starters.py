@@ -18,8 +18,8 @@ FILES = ("CMakeLists.txt", "CMakePresets.json", ".clang-format", ".gitignore", "
 # The course's own chapters, and the file that replaces their engine in a starter.
 OWN_CHAPTER, SKELETON = r"^chapters/course/(\d\d_\w+)/", "skeleton.hpp"
 # Pages about courses, about tests that starters lack, or with lines of engines.
-LEFT_OUT = ("chapters/course/", "chapters/new", "docs/site/", "docs/museum.md", "docs/mistakes.md",
-            "docs/diagnostics.md", "docs/writing.md", "docs/contents.md", "docs/performance.md",
+LEFT_OUT = ("chapters/course/", "chapters/new", "docs/site/", "docs/museum", "docs/mistakes.md",
+            "docs/diagnostics.md", "docs/writing.md", "docs/contents.md", "docs/performance",
             "docs/exercises.md", "docs/proof.md", "docs/rooms.md", "docs/questions.md", "docs/commands.md")
 
 

@@ -1,4 +1,4 @@
-"""What ./tests/bench measures, part by part. Each part makes a table; docs/performance.md shows them.
+"""What ./tests/bench measures, part by part. Each part makes a table; docs/performance*.md show them.
 
 Both sides of a comparison are called in turn. Where one is another process (PyTorch's), the sides take turns of half a
 second, ROUNDS times, and a ratio is the median of the rounds' ratios."""

@@ -1,4 +1,4 @@
-"""Figures of ./tests/bench as text: on a terminal, and in docs/performance.md."""
+"""Figures of ./tests/bench as text: on a terminal, and in docs/performance*.md."""
 import json
 import re
 from pathlib import Path
@@ -6,7 +6,8 @@ from pathlib import Path
 from setup import fail
 
 ROOT = Path(__file__).resolve().parents[2]
-FIGURES, PAGE = ROOT / "docs/site/performance.json", ROOT / "docs/performance.md"
+FIGURES = ROOT / "docs/site/performance.json"
+PAGES = [ROOT / "docs/performance.md", ROOT / "docs/performance_of_variants.md"]
 
 
 def read(file):
@@ -59,13 +60,19 @@ def markdown(table):
     return table["says"] + ":\n\n" + "".join("| " + " | ".join(line) + " |\n" for line in lines)
 
 
-def write_page(figures):
-    """Puts the tables between their comments in the page."""
+def filled(figures):
+    """The texts of the pages, with the tables between their comments."""
     texts = {"machine": headline(figures) + "\n", **{name: markdown(t) for name, t in figures["tables"].items()}}
-    page = PAGE.read_text("utf-8")
+    pages = [page.read_text("utf-8") for page in PAGES]
     for name, text in texts.items():
         place = re.compile(f"(<!-- figures {name} -->\n).*?(<!-- end of figures -->)", re.S)
-        page, count = place.subn(lambda found: f"{found[1]}\n{text}\n{found[2]}", page)
-        if count != 1:
-            fail(65, f"{PAGE}: expected one place <!-- figures {name} -->, given {count}")
-    PAGE.write_text(page, "utf-8")
+        done = [place.subn(lambda found: f"{found[1]}\n{text}\n{found[2]}", page) for page in pages]
+        if (count := sum(times for _, times in done)) != 1:
+            fail(65, f"docs/performance*.md: expected one place <!-- figures {name} -->, given {count}")
+        pages = [page for page, _ in done]
+    return pages
+
+
+def write_pages(figures):
+    for page, text in zip(PAGES, filled(figures)):
+        page.write_text(text, "utf-8")

@@ -1,4 +1,4 @@
-"""docs/museum.md: the parts that follow from a mistake, its record and its row in docs/mistakes.md. The text
+"""docs/museum*.md: the parts that follow from a mistake, its record and its row in docs/mistakes.md. The text
 around these parts is written by hand."""
 import difflib
 import json
@@ -8,7 +8,7 @@ import page
 from of_museum import ALL, THREADS
 from workshop import ROOT, replaced
 
-PAGE = ROOT / "docs/museum.md"
+PAGES = [ROOT / "docs/museum.md", ROOT / "docs/museum_of_decoders.md"]
 RECORDS = ROOT / "docs/site/museum.json"
 STEPS = [1, *range(4, 201, 4)]  # steps whose losses are recorded
 SHOWN = [1, 20, 100, 200]       # steps in the table
@@ -33,7 +33,8 @@ def write(records):
     names = [name for name in ["steps", *(m.name for m in ALL)] if name in records]
     lines = (f"{json.dumps(name)}: {json.dumps(records[name], ensure_ascii=False)}" for name in names)
     RECORDS.write_text("{" + ",\n ".join(lines) + "}\n")
-    PAGE.write_text(filled(PAGE.read_text(), records))
+    for page in PAGES:
+        page.write_text(filled(page.read_text(), records))
 
 
 def changed_lines(mistake):
@@ -107,9 +108,9 @@ def filled(text, records):
 
 def complaints():
     """Exhibits that are missing on the page, and parts that are out of date. Runs nothing."""
-    text, records = PAGE.read_text(), read_records()
+    text, records = "".join(page.read_text() for page in PAGES), read_records()
     shown = [found[2] for found in PART.finditer(text)]
     if shown != [m.name for m in ALL] or [*records] != ["steps", *shown]:
-        yield "docs/museum.md: other exhibits than tests/mistakes/of_museum.py, or than docs/site/museum.json"
+        yield "docs/museum*.md: other exhibits than tests/mistakes/of_museum.py, or than docs/site/museum.json"
     elif filled(text, records) != text:
-        yield "docs/museum.md: it shows another mistake, record or row: ./tests/mistakes/museum --write"
+        yield "docs/museum*.md: they show another mistake, record or row: ./tests/mistakes/museum --write"
