@@ -2,53 +2,65 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
-#include <iterator>
+#include <sstream>
 
 namespace shard {
+
+void Text::grow(std::size_t more) {
+  bytes_.resize(2 * (size_ + more));
+}
+
+void write_json(Text& text, std::string_view value) {
+  const bool is_plain =
+      std::ranges::all_of(value, [](char c) { return c >= ' ' && c <= '~' && c != '"' && c != '\\'; });
+  if (!is_plain) return text.add(Entry(value).dump(-1, ' ', false, Entry::error_handler_t::replace));
+  text.add('"');
+  text.add(value);
+  text.add('"');
+}
 
 LogBook::LogBook(const std::string& path)
     : file_(path.empty() ? nullptr : std::fopen(path.c_str(), "we"), &std::fclose) {}
 
 void LogBook::keep() {
   flush();
-  if (file_) kept_bytes_ = std::ftell(file_.get());
-  kept_.insert(kept_.end(), std::make_move_iterator(later_.begin()), std::make_move_iterator(later_.end()));
+  kept_ += later_.view();
   later_.clear();
   flushed_ = 0;
 }
 
 void LogBook::forget() {
   later_.clear();
-  flushed_ = 0;
-  if (!file_ || std::fseek(file_.get(), kept_bytes_, SEEK_SET) != 0) return;
-  [[maybe_unused]] const int result = ftruncate(fileno(file_.get()), kept_bytes_);
+  if (std::exchange(flushed_, 0) == 0) return;
+  const long kept_bytes = static_cast<long>(kept_.size());
+  if (std::fseek(file_.get(), kept_bytes, SEEK_SET) != 0) return;
+  [[maybe_unused]] const int result = ftruncate(fileno(file_.get()), kept_bytes);
 }
 
 void LogBook::flush() {
   if (!file_) return;
-  for (; flushed_ < later_.size(); ++flushed_) {
-    const std::string line = later_[flushed_].dump() + '\n';
-    std::fwrite(line.data(), 1, line.size(), file_.get());
-  }
+  std::fwrite(later_.view().data() + flushed_, 1, later_.size() - flushed_, file_.get());
   std::fflush(file_.get());
+  flushed_ = later_.size();
 }
 
-Log LogBook::all(bool with_later) const {
-  Log all = kept_;
-  if (with_later) all.insert(all.end(), later_.begin(), later_.end());
-  return all;
-}
-
-Log log_in(const std::string& path) {
-  std::ifstream file(path);
+Log log_of(const std::string& text) {
+  std::istringstream lines(text);
   Log log;
-  for (std::string line; std::getline(file, line);) {
+  for (std::string line; std::getline(lines, line);) {
     Entry entry = Entry::parse(line, nullptr, false);
     if (entry.is_discarded()) break;
     log.push_back(std::move(entry));
   }
   return log;
+}
+
+Log log_in(const std::string& path) {
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  return log_of(text.str());
 }
 
 }  // namespace shard

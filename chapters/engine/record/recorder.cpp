@@ -1,9 +1,9 @@
 #include "engine/record/recorder.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <cmath>
+#include <bit>
+#include <chrono>
+#include <cstdint>
 #include <exception>
 
 #include "engine/device/books/doing.hpp"
@@ -21,21 +21,20 @@ Index now() {
 
 constexpr Index most_values = 64;  // of a tensor
 
-/// With as few digits as tell the number apart from other float32's.
-double shortest(float value) {
-  return std::isfinite(value) ? std::stod(fmt::format("{}", value)) : static_cast<double>(value);
-}
-
-Entry pairs_of(const std::vector<Range>& ranges) {
-  Entry pairs = Entry::array();
-  for (const Range& r : ranges) pairs.push_back({r.begin, r.end});
-  return pairs;
-}
-
 }  // namespace
+
+Recorder::Line::Line(Recorder& recorder, std::string_view is) : Written(recorder.book_.text(), "}\n") {
+  add("is", is);
+  add("t", now());
+}
 
 Recorder::Recorder(Index steps, const std::string& path) : book_(path), steps_(steps), observation_(*this) {
   section("start", false);
+}
+
+Recorder::Held* Recorder::find(const void* memory) {
+  const auto found = held_.find(memory);
+  return found == held_.end() ? nullptr : &found->second;
 }
 
 Index Recorder::id_of(const void* memory) const {
@@ -43,197 +42,232 @@ Index Recorder::id_of(const void* memory) const {
   return found == held_.end() ? -1 : found->second.id;
 }
 
-Entry Recorder::reference(const Tensor& t) const {
-  return {{"tensor", id_of(t.memory())}, {"shape", t.shape()}};
+void Recorder::write_tensor(Text& text, const Tensor& t, bool is_transposed) const {
+  Written tensor(text);
+  tensor.add("tensor", id_of(t.memory()));
+  tensor.add("shape", t.shape());
+  if (is_transposed) tensor.add("transposed", true);
 }
 
 void Recorder::note_value(const Tensor& t) {
-  const auto found = held_.find(t.memory());
-  if (found == held_.end() || t.size() > most_values || !tensors_have_elements()) return;
-  found->second.has_value = true;
-  Entry e = entry("value");
-  e["tensor"] = found->second.id;
-  e["values"] = Entry::array();
-  for (const float value : t.to_host()) e["values"].push_back(shortest(value));
-  book_.add(std::move(e));
+  if (t.size() > most_values || !tensors_have_elements()) return;
+  Held* held = find(t.memory());
+  if (held == nullptr) return;
+  held->has_value = true;
+  std::vector<std::uint32_t> bits;
+  for (const float value : t.to_host()) bits.push_back(std::bit_cast<std::uint32_t>(value));
+  Line entry(*this, "value");
+  entry.add("tensor", held->id);
+  entry.add("values", bits);
 }
 
 void Recorder::note_first_value(const Tensor& t) {
-  const auto found = held_.find(t.memory());
-  if (found != held_.end() && !found->second.has_value) note_value(t);
+  if (t.size() > most_values) return;
+  if (const Held* held = find(t.memory()); held != nullptr && !held->has_value) note_value(t);
 }
 
-Entry Recorder::entry(const char* is) {
-  return {{"is", is}, {"t", now()}};
+void Recorder::add_line(Written& entry, SourceLine line) {
+  const auto [file, is_new] = files_.try_emplace(line.file_name());
+  if (is_new) {
+    file->second = to_string(line);
+    file->second.resize(file->second.rfind(':') + 1);
+  }
+  Text& text = entry.begin("line");
+  text.add('"');
+  text.add(file->second);
+  if (line.is_known()) text.add(line.line());
+  text.add('"');
 }
 
-void Recorder::add_place(Entry& entry) {
+void Recorder::add_place(Written& entry) {
   const Doing& doing = Doing::now();
-  entry["line"] = to_string(current_call_site());
-  if (doing.phase != Phase::none) entry["phase"] = name(doing.phase);
-  if (doing.micro_batch) entry["micro_batch"] = *doing.micro_batch;
-  if (doing.stage) entry["stage"] = *doing.stage;
+  add_line(entry, current_call_site());
+  if (doing.phase != Phase::none) entry.add("phase", name(doing.phase));
+  if (doing.micro_batch) entry.add("micro_batch", *doing.micro_batch);
+  if (doing.stage) entry.add("stage", *doing.stage);
+}
+
+void Recorder::add_held(Written& entry) {
+  std::vector<Held*> all;
+  for (auto& [memory, held] : held_) all.push_back(&held);
+  std::ranges::sort(all, {}, &Held::id);
+  Text& text = entry.begin("held");
+  text.add('[');
+  for (Held* held : all) {
+    if (held != all.front()) text.add(',');
+    Written one(text);
+    one.add("tensor", held->id);
+    one.add("purpose", name(held->purpose));
+    one.add("bytes", held->bytes);
+    add_line(one, held->line);
+    if (!held->how_laid.empty()) one.begin("laid").add(held->how_laid);
+    if (held->shape) one.add("shape", *held->shape);
+    if (!held->name.empty()) one.add("name", held->name);
+    held->has_value = false;
+  }
+  text.add(']');
 }
 
 void Recorder::section(const std::string& name, bool is_step) {
-  Entry begins = entry("section");
-  begins["name"] = name;
-  std::vector<const Held*> all;
-  for (auto& [memory, held] : held_) {
-    held.has_value = false;
-    all.push_back(&held);
-  }
-  std::ranges::sort(all, {}, &Held::id);
-  begins["held"] = Entry::array();
-  for (const Held* held : all) begins["held"].push_back(held->of_section);
-  begins["groups"] = groups_;
   if (is_step_ && steps_-- > 0)
     book_.keep();
   else if (is_step || !is_step_)
     book_.forget();
-  book_.add(std::move(begins));
   is_step_ = is_step;
+  Line begins(*this, "section");
+  begins.add("name", name);
+  begins.begin("groups").add("[" + groups_ + "]");
+  add_held(begins);
 }
 
 void Recorder::called(Request& request, const Communicator& group) {
   if (request.is_counted()) ++calls_;
   note_first_value(request.tensor);
   request.event = next_event_++;
-  Entry e = entry("call");
-  e["event"] = request.event;
-  e["number"] = calls_;
-  e["function"] = name(request.function);
-  e["is_counted"] = request.is_counted();
-  if (!request.what.empty()) e["what"] = request.what;
-  if (request.function == Request::all_reduce || request.function == Request::reduce_scatter)
-    e["op"] = name(request.op);
-  if (request.function == Request::all_gather || request.function == Request::reduce_scatter)
-    e["axes"] = {request.axis};
-  if (request.function == Request::all_to_all) e["axes"] = {request.axis, request.concat_axis};
-  if (request.peer) e["peer"] = group.members().at(static_cast<std::size_t>(*request.peer));
-  e["group"] = group.group_id();
-  if (request.tensor.memory() != nullptr) e["from"] = reference(request.tensor);
-  if (request.into) e["into"] = reference(*request.into);
-  add_place(e);
-  book_.add(std::move(e));
+  {
+    Line entry(*this, "call");
+    entry.add("event", request.event);
+    entry.add("number", calls_);
+    entry.add("function", name(request.function));
+    entry.add("is_counted", request.is_counted());
+    if (!request.what.empty()) entry.add("what", request.what);
+    const Request::Function f = request.function;
+    if (f == Request::all_reduce || f == Request::reduce_scatter) entry.add("op", name(request.op));
+    if (f == Request::all_gather || f == Request::reduce_scatter)
+      entry.add("axes", std::vector{request.axis});
+    if (f == Request::all_to_all) entry.add("axes", std::vector{request.axis, request.concat_axis});
+    if (request.peer) entry.add("peer", group.members().at(static_cast<std::size_t>(*request.peer)));
+    entry.add("group", group.group_id());
+    if (request.tensor.memory() != nullptr) write_tensor(entry.begin("from"), request.tensor);
+    if (request.into) write_tensor(entry.begin("into"), *request.into);
+    add_place(entry);
+  }
   book_.flush();  // this device may wait in the call for ever
 }
 
 void Recorder::waits_for(Index event) {
-  Entry e = entry("waits");
-  e["event"] = event;
-  add_place(e);
-  book_.add(std::move(e));
+  {
+    Line entry(*this, "waits");
+    entry.add("event", event);
+    add_place(entry);
+  }
   book_.flush();
 }
 
 void Recorder::arrived(Index event, const Tensor& result) {
-  Entry e = entry("arrived");
-  e["event"] = event;
-  if (result.memory() != nullptr) e["to"] = reference(result);
-  book_.add(std::move(e));
+  {
+    Line entry(*this, "arrived");
+    entry.add("event", event);
+    if (result.memory() != nullptr) write_tensor(entry.begin("to"), result);
+  }
   note_value(result);
 }
 
+template <std::size_t N, class T>
+void Recorder::note_group(Index group, const char (&field)[N], const T& value) {
+  Text json;
+  {
+    Written entry(json);
+    entry.add("is", "group");
+    entry.add("group", group);
+    entry.add(field, value);
+  }
+  book_.text().add(json.view());
+  book_.text().add('\n');
+  groups_ += groups_.empty() ? "" : ",";
+  groups_ += json.view();
+}
+
 void Recorder::joined(const Communicator& group) {
-  Entry e = entry("group");
-  e["group"] = group.group_id();
-  e["members"] = group.members();
-  groups_.push_back(e);
-  book_.add(std::move(e));
+  note_group(group.group_id(), "members", group.members());
 }
 
 void Recorder::group_named(Index group, const std::string& name) {
-  Entry e = entry("group");
-  e["group"] = group;
-  e["name"] = name;
-  groups_.push_back(e);
-  book_.add(std::move(e));
+  note_group(group, "name", name);
 }
 
 void Recorder::begins(const Operation& operation) {
   for (const Tensor* t : operation.from) note_first_value(*t);
-  Entry e = entry("operation");
-  e["function"] = operation.function;
-  e["from"] = Entry::array();
+  Line entry(*this, "operation");
+  entry.add("function", operation.function);
+  Text& text = entry.begin("from");
+  text.add('[');
   for (std::size_t i = 0; i < operation.from.size(); ++i) {
-    Entry one = reference(*operation.from[i]);
-    if (i < operation.transposed.size() && operation.transposed[i]) one["transposed"] = true;
-    e["from"].push_back(std::move(one));
+    if (i > 0) text.add(',');
+    write_tensor(text, *operation.from[i], i < operation.transposed.size() && operation.transposed[i]);
   }
-  if (operation.to != nullptr) e["to"] = reference(*operation.to);
-  if (operation.flops > 0) e["flops"] = operation.flops;
-  add_place(e);
-  book_.add(std::move(e));
+  text.add(']');
+  if (operation.to != nullptr) write_tensor(entry.begin("to"), *operation.to);
+  if (operation.flops > 0) entry.add("flops", operation.flops);
+  add_place(entry);
 }
 
 void Recorder::computed(const Operation& operation) {
-  book_.add(entry("computed"));
+  Line(*this, "computed");
   if (operation.to != nullptr) note_value(*operation.to);
 }
 
 void Recorder::made(const void* memory, Purpose purpose, Index bytes) {
-  Entry e = entry("made");
-  e["tensor"] = next_id_;
-  e["purpose"] = name(purpose);
-  e["bytes"] = bytes;
-  e["line"] = to_string(current_call_site());
-  held_[memory] = {next_id_++, e, false};
-  book_.add(std::move(e));
+  Held& held = held_[memory];
+  held = {.id = next_id_++, .purpose = purpose, .bytes = bytes, .line = current_call_site()};
+  Line entry(*this, "made");
+  entry.add("tensor", held.id);
+  entry.add("purpose", name(purpose));
+  entry.add("bytes", bytes);
+  add_line(entry, held.line);
 }
 
 void Recorder::freed(const void* memory) {
   if (std::uncaught_exceptions() > 0) return;  // after an error, all tensors go
-  Entry e = entry("freed");
-  e["tensor"] = id_of(memory);
-  e["line"] = to_string(current_call_site());
+  Line entry(*this, "freed");
+  entry.add("tensor", id_of(memory));
+  add_line(entry, current_call_site());
   held_.erase(memory);
-  book_.add(std::move(e));
 }
 
 void Recorder::moved(const void* memory, Purpose to) {
-  Entry e = entry("moved");
-  e["tensor"] = id_of(memory);
-  e["purpose"] = name(to);
-  e["line"] = to_string(current_call_site());
-  if (const auto found = held_.find(memory); found != held_.end())
-    found->second.of_section["purpose"] = name(to);
-  book_.add(std::move(e));
+  Line entry(*this, "moved");
+  entry.add("tensor", id_of(memory));
+  entry.add("purpose", name(to));
+  add_line(entry, current_call_site());
+  if (Held* held = find(memory)) held->purpose = to;
 }
 
 void Recorder::sent(Index event, int to, const Traffic& messages) {
-  Entry e = entry("sent");
-  e["event"] = event;
-  e["to"] = to;
-  e["messages"] = messages.messages;
-  e["bytes"] = messages.bytes;
-  book_.add(std::move(e));
+  Line entry(*this, "sent");
+  entry.add("event", event);
+  entry.add("to", to);
+  entry.add("messages", messages.messages);
+  entry.add("bytes", messages.bytes);
 }
 
 void Recorder::laid(const Tensor& local, const Lying& lying) {
-  Entry e = entry("laid");
-  e["tensor"] = id_of(local.memory());
-  e["group"] = lying.group;
-  e["axes"] = lying.axes;
-  e["letters"] = lying.letters;
-  e["whole"] = lying.whole;
-  e["mine"] = pairs_of(lying.mine);
-  if (const auto found = held_.find(local.memory()); found != held_.end()) {
-    found->second.of_section["laid"] = e;
-    found->second.of_section["shape"] = local.shape();
+  Line entry(*this, "laid");
+  entry.add("tensor", id_of(local.memory()));
+  Text& text = entry.begin("how");
+  const std::size_t begin = text.size();
+  {
+    Written how(text);
+    how.add("group", lying.group);
+    how.add("axes", lying.axes);
+    how.add("letters", lying.letters);
+    how.add("whole", lying.whole);
+    how.add("mine", lying.mine);
   }
-  book_.add(std::move(e));
+  if (Held* held = find(local.memory())) {
+    held->how_laid = text.view().substr(begin);
+    held->shape = local.shape();
+  }
 }
 
 void Recorder::named(const Tensor& tensor, const std::string& name) {
-  Entry e = entry("named");
-  e["tensor"] = id_of(tensor.memory());
-  e["name"] = name;
-  if (const auto found = held_.find(tensor.memory()); found != held_.end()) {
-    found->second.of_section["name"] = name;
-    found->second.of_section["shape"] = tensor.shape();
+  Line entry(*this, "named");
+  entry.add("tensor", id_of(tensor.memory()));
+  entry.add("name", name);
+  if (Held* held = find(tensor.memory())) {
+    held->name = name;
+    held->shape = tensor.shape();
   }
-  book_.add(std::move(e));
 }
 
 namespace {

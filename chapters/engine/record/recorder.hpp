@@ -2,7 +2,6 @@
 
 /// The recorder of a device: an observer of its operations and memory, and a communicator around another one.
 
-#include <chrono>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -21,7 +20,7 @@ class Recorder : public Observer {
   Recorder(Index steps, const std::string& path);
 
   /// The sections that are kept, or all that are there.
-  Log log(bool with_later) const { return book_.all(with_later); }
+  std::string log(bool with_later) const { return book_.all(with_later); }
   void flush() { book_.flush(); }
 
   /// \name Calls, for a RecordedCommunicator
@@ -45,30 +44,43 @@ class Recorder : public Observer {
   void section(const std::string& name, bool is_step) override;
 
  private:
-  /// A tensor that this device has.
+  /// A tensor that this device has: how the next section begins with it.
   struct Held {
     Index id = 0;
-    Entry of_section;        ///< how the next section begins with it
+    Purpose purpose = Purpose::activations;
+    Index bytes = 0;
+    SourceLine line = {};
+    std::string name = {}, how_laid = {};
+    std::optional<Shape> shape = {};
     bool has_value = false;  ///< the section has its value already
   };
+  /// An entry, a line of the log, with its time.
+  struct Line : Written {
+    Line(Recorder& recorder, std::string_view is);
+  };
 
+  Held* find(const void* memory);
   Index id_of(const void* memory) const;
-  Entry reference(const Tensor& t) const;
+  void write_tensor(Text& text, const Tensor& t, bool is_transposed = false) const;
+  /// Where the device is.
+  void add_place(Written& entry);
+  void add_line(Written& entry, SourceLine line);
+  void add_held(Written& entry);
+  template <std::size_t N, class T>
+  void note_group(Index group, const char (&field)[N], const T& value);
   /// Writes down the elements of a small tensor: always, or unless the section has them.
   /// @{
   void note_value(const Tensor& t);
   void note_first_value(const Tensor& t);
   /// @}
-  /// An entry with its time, and where the device is.
-  static Entry entry(const char* is);
-  static void add_place(Entry& entry);
 
   LogBook book_;
   Index steps_;
   bool is_step_ = false;  // this section
   Index next_id_ = 0, next_event_ = 0, calls_ = 0;
   std::unordered_map<const void*, Held> held_;
-  Log groups_;  // entries about groups, with which each section begins
+  std::string groups_;  // entries about groups, with which each section begins
+  std::unordered_map<const char*, std::string> files_;  // as lines begin, "chapters/a.hpp:"
   Observation observation_;
 };
 

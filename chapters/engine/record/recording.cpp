@@ -35,7 +35,7 @@ std::string folder_of_logs() {
   const bool is_there = !devices_share_a_process() && folder != nullptr && access(folder, W_OK) == 0;
   return is_there ? folder : "";
 }
-std::string log_of(const std::string& folder, int device) {
+std::string file_of_log(const std::string& folder, int device) {
   return folder.empty() ? "" : folder + "/recorded_" + std::to_string(device);
 }
 std::string job_in(const std::string& folder) {
@@ -56,7 +56,7 @@ void write_failed(int devices, const Recording& recording, const Ending& ending)
   if (!devices_share_a_process()) return recorders().at(this_device())->flush();
   std::vector<Log> logs(static_cast<std::size_t>(devices));
   for (const auto& [device, recorder] : recorders())
-    logs.at(static_cast<std::size_t>(device)) = recorder->log(true);
+    logs.at(static_cast<std::size_t>(device)) = log_of(recorder->log(true));
   write_record(header_of(recording), ending, logs);
 } catch (const Error&) {  // the run's own error says more
 }
@@ -70,15 +70,15 @@ int run_recorded(Communicator& group, const Recording& recording,
   if (writes) require_replaceable(recording.path);
   const std::string folder = folder_of_logs();
   if (writes && !folder.empty()) replace_file(job_in(folder), header_of(recording).dump());
-  Recorder recorder(recording.steps, log_of(folder, this_device()));
+  Recorder recorder(recording.steps, file_of_log(folder, this_device()));
   const Registered registered(recorder);
   try {
     RecordedCommunicator recorded(group, recorder);
     const int code = body(recorded);
     note_section("end", false);
     std::vector<Log> logs;
-    for (const std::string& text : group.gather("the record", Entry(recorder.log(false)).dump()))
-      logs.push_back(Entry::parse(text).get<Log>());
+    for (const std::string& text : group.gather("the record", recorder.log(false)))
+      logs.push_back(log_of(text));
     if (writes) write_record(header_of(recording), {code}, logs);
     if (writes && !folder.empty()) std::filesystem::remove(job_in(folder));
     return code;
@@ -99,7 +99,7 @@ std::optional<int> join_record(int argc, char** argv) {
   const Entry& header = headers.front();
   std::vector<Log> logs;
   for (int d = 0; d < header.at("job").at("devices").get<int>(); ++d)
-    logs.push_back(log_in(log_of(folder, d)));
+    logs.push_back(log_in(file_of_log(folder, d)));
   try {
     write_record(header, {std::atoi(argv[3]), argv[4]}, logs);
   } catch (const Error& error) {

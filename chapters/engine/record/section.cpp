@@ -1,6 +1,11 @@
 #include "engine/record/section.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
 
 namespace shard {
 
@@ -14,6 +19,17 @@ std::string block_of(const std::string& name) {
 
 Index tensor_in(const Entry& reference) {
   return reference.at("tensor").get<Index>();
+}
+
+/// The numbers that have these bits, each with as few digits as tell it apart from other float32's.
+Entry numbers_of(const Entry& all_bits) {
+  Entry numbers = Entry::array();
+  for (const Entry& bits : all_bits) {
+    const auto value = std::bit_cast<float>(bits.get<std::uint32_t>());
+    numbers.push_back(std::isfinite(value) ? std::stod(fmt::format("{}", value))
+                                           : static_cast<double>(value));
+  }
+  return numbers;
 }
 
 }  // namespace
@@ -32,7 +48,7 @@ Section::Known& Section::known(Index tensor) {
 void Section::hold(const Entry& held) {
   Known& tensor = known(tensor_in(held));
   tensor.name = held.value("name", "");
-  if (held.contains("laid")) lay(held.at("laid"));
+  if (held.contains("laid")) lay(tensor_in(held), held.at("laid"));
   Entry one = {{"tensor", tensor.id}, {"purpose", held.at("purpose")}, {"bytes", held.at("bytes")}};
   if (held.contains("shape")) one["shape"] = held.at("shape");
   if (tensor.layout) one["layout"] = *tensor.layout;
@@ -51,9 +67,9 @@ void Section::add(const Entry& entry) {
   if (is == "arrived") add_arrival(entry);
   if (is == "sent") add_messages(entry);
   if (is == "made" || is == "freed" || is == "moved") add_memory(entry);
-  if (is == "laid") lay(entry);
+  if (is == "laid") lay(tensor_in(entry), entry.at("how"));
   if (is == "value")
-    values_.push_back({std::ssize(events_) - 1, known(tensor_in(entry)).id, entry.at("values")});
+    values_.push_back({std::ssize(events_) - 1, known(tensor_in(entry)).id, numbers_of(entry.at("values"))});
   if (is == "named" && tensor_in(entry) >= 0) known(tensor_in(entry)).name = entry.at("name");
   if (is == "group") add_group(entry);
 }
@@ -86,11 +102,11 @@ void Section::write(std::size_t event, const Entry& reference, bool keeps_layout
   events_[event].what["to"] = as_operand(reference);
 }
 
-void Section::lay(const Entry& entry) {
-  Known& tensor = known(tensor_in(entry));
-  Entry axes = entry.at("axes");
-  if (axes.empty()) axes.push_back(axis_of(entry.at("group")));
-  tensor.layout = layouts_.number_of(device_, axes, entry.at("letters"), entry.at("whole"), entry.at("mine"));
+void Section::lay(Index number, const Entry& how) {
+  Known& tensor = known(number);
+  Entry axes = how.at("axes");
+  if (axes.empty()) axes.push_back(axis_of(how.at("group")));
+  tensor.layout = layouts_.number_of(device_, axes, how.at("letters"), how.at("whole"), how.at("mine"));
   if (!tensor.writer) return;
   Entry& to = events_[*tensor.writer].what["to"];
   to["layout"] = *tensor.layout;

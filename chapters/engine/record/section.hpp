@@ -47,7 +47,7 @@ class Section {
   Event& begin(const Entry& entry, const char* is);
   Entry as_operand(const Entry& reference);
   void write(std::size_t event, const Entry& reference, bool keeps_layout);
-  void lay(const Entry& entry);
+  void lay(Index number, const Entry& how);
   void add_call(const Entry& entry);
   void add_operation(const Entry& entry);
   void add_wait(const Entry& entry);
