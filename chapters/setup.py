@@ -50,6 +50,15 @@ def take_options(words, expected):
 # else a loop over lines, which calls the script for each, would lose the lines that follow.
 standard_input = 0
 
+def player():
+    """What makes pages of records."""
+    for folder in ("chapters/player", "chapters/engine/record"):
+        if str(root / folder) not in sys.path:
+            sys.path.insert(0, str(root / folder))
+    sys.dont_write_bytecode = True
+    import command
+    return command
+
 # ---- Processes -------------------------------------------------------------------------------------------
 def main(script, help=""):
     """Runs a script's function, or prints the help that is asked for. Ctrl-C, Ctrl-\\, TERM, HUP and USR1 end

@@ -9,9 +9,9 @@ from join import page_of_two, run_of
 from record import Record
 
 
-def read(file):
-    """The run whose record a file has."""
-    return read_by(run_of, file)
+def read(file, changed=None):
+    """The run whose record a file has. `changed`: a folder whose sources come before the project's."""
+    return read_by(lambda text, root: run_of(text, root, changed), file)
 
 
 def record_in(file):
@@ -28,9 +28,10 @@ def read_by(reads, file):
         setup.fail(65, f"{file}: {error}")
 
 
-def play(page, file, right=None):
-    """Writes the page of a record, or of two, the right one above the other one. Returns a script's exit code."""
-    run, right_run = read(file), right and read(right)
+def play(page, file, right=None, changed=None):
+    """Writes the page of a record, or of two, the right one above the other one. `changed`: a folder of sources that
+    the other one is of. Returns a script's exit code."""
+    run, right_run = read(file, changed), right and read(right)
     Path(page).write_text(page_of_two(right_run, run) if right else run.text(), "utf-8")
     setup.say(f"wrote {page}")
     return compare(right_run, run) if right else 0

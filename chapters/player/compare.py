@@ -2,6 +2,8 @@
 import html
 import re
 
+SAME = 1e-5  # of a tensor's largest element: more than float32's rounding
+
 
 def words_of_step(run, at):
     """What happens in a step, without the steps that it names. None where there is none."""
@@ -17,10 +19,46 @@ def place_of_step(run, at):
     return f" ({run.record.place(line)})" if line is not None else ""
 
 
+def done_in_step(run, at):
+    """What devices do in a step: functions, groups, shapes and letters of what they take and make, bytes to whom. Where
+    that stands in the source, and what it is called there, is no difference."""
+    if at >= len(run.steps):
+        return None
+    record = run.record
+    def told(operand):
+        return operand and (operand.get("shape"), record.letters(operand), record.whole(operand))
+    def did(event):
+        group = record.group(event)[0] if event.kind == "call" else None
+        subject = [event.what.get(name) for name in ("peer", "what", "op")]
+        return event.function, group, subject, list(map(told, event.operands)), told(event.what.get("to")), event.sends
+    return run.steps[at].is_open, [(item.device, list(map(did, item.waits + item.events)))
+                                   for item in run.steps[at].items]
+
+
+def values_in_step(run, at):
+    """(device, numbers) of the small tensors that a step writes, in order."""
+    for item in run.steps[at].items if at < len(run.steps) else []:
+        first = -1 if item.begin == 0 else item.begin  # -1: what is there before the first event
+        for event, _, numbers in run.values(item.device, item.section):
+            if first <= event < item.end:
+                yield item.device, numbers
+
+
+def different_values(right, wrong, at):
+    """(device, right, wrong) of the first numbers that differ in a step that else is the same."""
+    for (device, numbers), (_, others) in zip(values_in_step(right, at), values_in_step(wrong, at)):
+        largest = max((abs(number) for number in numbers if number is not None), default=0)
+        for a, b in zip(numbers, others):
+            if (a is None) != (b is None) or (a is not None and abs(a - b) > SAME * largest):
+                return device, a, b
+    return None
+
+
 def first_difference(right, wrong):
     """The number of the first step that is not the same in both. None if all are."""
     numbers = range(max(len(right.steps), len(wrong.steps)))
-    return next((at for at in numbers if words_of_step(right, at) != words_of_step(wrong, at)), None)
+    return next((at for at in numbers if done_in_step(right, at) != done_in_step(wrong, at)
+                 or different_values(right, wrong, at)), None)
 
 
 def difference_in_words(right, wrong):
@@ -28,6 +66,20 @@ def difference_in_words(right, wrong):
     at = first_difference(right, wrong)
     if at is None:
         return [f"No step of {len(right.steps)} differs."]
-    return [f"Step {at} is the first that differs."] + [
-        f"{name}: {words_of_step(run, at) or 'The run has ended.'}{place_of_step(run, at)}"
-        for name, run in (("right", right), ("wrong", wrong))]
+    words = [words_of_step(run, at) or "The run has ended." for run in (right, wrong)]
+    lines = [f"Step {at} is the first that differs."] + [
+        f"{name}: {told}{place_of_step(run, at)}" for name, told, run in zip(("right", "wrong"), words, (right, wrong))]
+    if words[0] == words[1]:
+        lines.append(detail(right, wrong, at))
+    return lines
+
+
+def detail(right, wrong, at):
+    """What differs in a step that one sentence tells for both runs."""
+    steps = [done_in_step(run, at) for run in (right, wrong)]
+    if steps[0] == steps[1]:
+        device, a, b = different_values(right, wrong, at)
+        a, b = ("a number that is not finite" if value is None else f"{value:.6g}" for value in (a, b))
+        return f"On device {device} a number is {a} in the right run, and {b} in the wrong one."
+    devices = [device for (device, did), (_, other) in zip(steps[0][1], steps[1][1]) if did != other]
+    return f"Device {devices[0]} sends, takes or makes something else." if devices else "Other devices take part."

@@ -17,10 +17,10 @@ PAGE = Path(__file__).resolve().parent / "page"
 MODULES = ("drawing", "record", "state", "devices", "messages", "timeline", "source", "lesson", "main")
 
 
-def run_of(text, root):
-    """The run of the record in `text`, whose files lie below `root`.
+def run_of(text, root, changed=None):
+    """The run of the record in `text`, whose files lie below `changed`, if that is given, and else below `root`.
     \\throws ValueError what is wrong with the record"""
-    record = Record(text, root)
+    record = Record(text, root, changed)
     try:
         return Page(record, root)
     except (KeyError, IndexError, TypeError) as error:
@@ -100,7 +100,7 @@ class Page:
                 "words": [words_of(context) for context in record.contexts],
                 "groups": groups,
                 "peaks": self.peaks,
-                "idle": idle_of(record) if is_pipeline(record) else [],
+                "idle": idle_of(record) if is_pipeline(record) and not self.has_more else [],
                 "underWay": under_way(self),
                 "lesson": self.lesson,
                 "assigned": record.assigned,
@@ -130,6 +130,10 @@ class Page:
                                     for s, section in enumerate(device["sections"])]}
             for d, device in enumerate(whole["devices"])]
         return whole
+
+    def values(self, device, section):
+        """[event, tensor, numbers] of small tensors."""
+        return self.record.json["devices"][device]["sections"][section].get("values", [])
 
     def first_time(self, number):
         """Of the events of a section, on any device."""

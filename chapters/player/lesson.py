@@ -41,6 +41,12 @@ class Lesson:
             else:
                 self.questions.append(block)
 
+    def words(self):
+        """The number of devices, and what the run's program is given."""
+        words = self.run.split()
+        at = words.index("-n")
+        return int(words[at + 1]), [words[1], *(words[at + 2:] or ["train"])]
+
     def of(self, page):
         """What the page of a run shows of it: nothing of what does not fit the run."""
         asked = [self.question(block, page) for block in self.questions]

@@ -6,11 +6,11 @@ import reader
 
 
 class Record(reader.Record):
-    """A record whose sources lie below `root`."""
+    """A record whose sources lie below `changed`, if that is given and has them, and else below `root`."""
 
-    def __init__(self, text, root):
+    def __init__(self, text, root, changed=None):
         super().__init__(text)
-        self.sources = {file: source_of(root, file) for file in self.files}
+        self.sources = {file: changed and source_of(changed, file) or source_of(root, file) for file in self.files}
         self.assigned = {number: name for number in range(len(self.lines)) if (name := self.name_at(number))}
 
     def name_at(self, line):

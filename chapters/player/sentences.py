@@ -75,8 +75,10 @@ class Sentences:
         return text + (f" {it.capitalize()} use{'s' if step.is_of_one else ''} {listed(uses)}." if uses else "")
 
     def of_group(self, begin, end):
-        """All steps from `begin` to before `end`."""
+        """All steps from `begin` to before `end`: their own sentences, if they are few."""
         steps = self.steps[begin:end]
+        if len(steps) <= 3:
+            return " ".join(self.of(at) for at in range(begin, end))
         who = {device for step in steps for device in step.devices}
         calls = sum(step.kind == "call" for step in steps)
         sent = sum(row[2] for step in steps for item in step.items

@@ -4,7 +4,7 @@ Each function takes a page's text above the drawing, and the words of its commen
 """
 import re
 
-from shapes import DEVICES, LINES, arrow, box, last_block, legend, of_device, svg, text, width_of
+from shapes import DEVICES, LINES, arrow, box, legend, of_device, svg, text, width_of
 
 SIZES = {"B": 72, "T": 72, "D": 48, "F": 96, "Hd": 64}  # of a letter, as drawn
 
@@ -103,11 +103,8 @@ def picture(above, *words):
     return svg(max(x, 440), 212, parts + legend(14, 203, 4), what)
 
 
-def owned(above):
-    """The parameters that the output of `owns` names, each cut as it says."""
-    output = last_block(above)
-    names = dict.fromkeys(re.findall(r"^(\S+) +\(\d+,", output, re.MULTILINE))
-    shapes = [(name, *shape_of(output, name)) for name in names]
+def owned_by(shapes):
+    """Parameters, each cut as it is: (name, rows, columns, parts as `owned_matrix` takes them)."""
     most = max(max(rows, columns) for _, rows, columns, _ in shapes)
     scale, (x, y), parts = 100 / most, (14, 22), []
     for name, rows, columns, cuts in shapes:

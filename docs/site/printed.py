@@ -58,41 +58,6 @@ def scene(above, *steps):
     return svg(max(96 + devices * step, 420), y + 22, parts, what)
 
 
-def schedule(above):
-    """The schedule that chapter 04 printed above: a row a device, a column a unit of time."""
-    rows = re.findall(r"^device (\d+)  (.*)$", last_block(above), re.MULTILINE)
-    idle = re.findall(r"devices idle ([\d.]+ %)", last_block(above))[0]
-    kinds = {"F": (LINES[0], "forward"), "B": (LINES[2], "backward"), "I": (LINES[2], "backward, dL/da"),
-             "W": (LINES[1], "backward, dL/dw")}
-    slots = [re.findall(r"\S+", line) for _, line in rows]
-    unit, parts = min(32, 640 / max(map(len, slots))), []
-    for (device, _), row in zip(rows, slots):
-        y = 14 + 30 * int(device)
-        parts.append(text(70, y + 17, f"device {device}", "end"))
-        column = 0
-        while column < len(row):
-            same = next((i for i in range(column, len(row)) if row[i] != row[column]), len(row)) - column
-            kind = row[column][0]
-            if kind == ".":
-                parts.append(f'<path d="M{80 + column * unit + 3:.1f} {y + 12}h{same * unit - 6:.1f}" class="grid"/>')
-            else:
-                same = min(same, 2) if kind == "B" else 1
-                parts.append(f'<rect x="{80 + column * unit:.1f}" y="{y}" width="{same * unit - 1:.1f}" height="24" '
-                             f'rx="2" fill="{kinds[kind][0]}"/>')
-                parts.append(f'<text x="{80 + (column + same / 2) * unit:.1f}" y="{y + 16}" text-anchor="middle" '
-                             f'font-size="11" style="fill:#fff">{html.escape(row[column][1:])}</text>')
-            column += same
-    x, y = 80, 34 + 30 * len(rows)
-    for kind in dict.fromkeys(slot[0] for row in slots for slot in row if slot[0] != "."):
-        colour, name = kinds[kind]
-        parts += [f'<rect x="{x}" y="{y - 9}" width="11" height="11" rx="2" fill="{colour}"/>',
-                  text(x + 16, y, name, "start", "soft", 11)]
-        x += 34 + width_of(name, 11)
-    note = f"a number is a micro-batch; devices idle {idle} of the time"
-    parts.append(text(x + 6, y, note, "start", "soft", 11))
-    return svg(max(92 + unit * max(map(len, slots)), x + 16 + width_of(note, 11)), y + 12, parts, "a schedule")
-
-
 def bars(above):
     """What the output of `costs` says that each variant holds, as one bar for each."""
     output = last_block(above)

@@ -16,8 +16,11 @@ sys.dont_write_bytecode = True
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(sys.argv.pop(1)).resolve()
 from browser import CHROMIUM, Browser
-sys.path[:0] = [str(ROOT / "chapters/player"), str(ROOT / "chapters")]
-from command import read
+sys.path.insert(0, str(ROOT / "chapters"))
+import setup
+read = setup.player().read
+import site_runs
+from compare import difference_in_words, first_difference
 from lesson import Lesson, answer_of, step_at, value_of
 
 TOURS = sorted(ROOT.glob("chapters/*/tour.txt"))
@@ -33,9 +36,8 @@ def record_of(devices, *words):
 
 def record_of_tour(path):
     """The record of the run that a chapter's tour is about: the command `run`, as its page has it."""
-    words = Lesson(path).run.split()
-    at = words.index("-n")
-    return record_of(int(words[at + 1]), words[1], *(words[at + 2:] or ["train"]))
+    devices, words = Lesson(path).words()
+    return record_of(devices, *words)
 
 
 RECORDS = {
@@ -132,6 +134,55 @@ class Command(unittest.TestCase):
             self.assertRegex(said, r"No step of 8 differs")
             self.assertEqual(self.play(wrong, "--right")[0], 64)
             self.assertEqual(self.play(wrong, "--right", Path(folder, "none.json"))[0], 65)
+
+    def test_differences(self):
+        """Each thing that may differ, alone, and where. What times and lines are does not count."""
+        def changed(change):
+            record = json.loads(RECORDS["tiny"])
+            change(record, record["devices"][1]["sections"][0])
+            return record
+        def letter(record, _):
+            next(what for what in record["what"] if what.get("function") == "all_reduce")["to"]["layout"] = 0
+        def bytes_sent(record, _):
+            record["sends"][-1][0][2] += 4
+        def value(_, section):
+            section["values"][-1][2][0] += 1
+        def not_finite(_, section):
+            section["values"][-1][2][0] = None
+        def rounding(_, section):
+            section["values"][-1][2] = [number * (1 + 1e-7) for number in section["values"][-1][2]]
+        def times_and_lines(record, section):
+            record["lines"] = [[file, line + 1] for file, line in record["lines"]]
+            for event in section["events"]:
+                if len(event) > 3:
+                    event[2] += 7
+        with tempfile.TemporaryDirectory() as folder:
+            def run(record):
+                file = Path(folder, "record.json")
+                file.write_text(record if isinstance(record, str) else json.dumps(record), "utf-8")
+                return read(file)
+            right = run(RECORDS["tiny"])
+            for change, step, says in ((letter, 2, "becomes"), (bytes_sent, 2, "bytes"), (value, 4, "a number is"),
+                                       (not_finite, 4, "not finite"), (rounding, None, "No step"),
+                                       (times_and_lines, None, "No step")):
+                with self.subTest(change.__name__):
+                    wrong = run(changed(change))
+                    self.assertEqual(first_difference(right, wrong), step)
+                    self.assertIn(says, " ".join(difference_in_words(right, wrong)))
+
+    def test_run_in_the_site(self):
+        """Behind its first command a chapter's page has the run, or without programs what to type."""
+        tour, body = Lesson(TOURS[2]), '<div class="fragment "><div class="line">./chapters/run 03</div></div>\n<p>'
+        with tempfile.TemporaryDirectory() as folder:
+            output = Path(folder)
+            (output / "runs").mkdir()
+            shown = site_runs.with_runs(body, "chapters_03", tour, output)
+            self.assertIn("03 -n 4 train --play run.html</code>", shown)
+            site_runs.write_run(ROOT, BUILD / "local/shardbook", tour, output / "runs/chapters_03.html")
+            shown = site_runs.with_runs(body, "chapters_03", tour, output)
+            self.assertRegex(shown, '</div></div>\n<p class="run"><a href="runs/chapters_03.html">.*\n'
+                                    '<iframe .*loading="lazy" src="runs/chapters_03.html#light".*\n<p>')
+            self.assertIn("P becomes R", (output / "runs/chapters_03.html").read_text("utf-8"))
 
     def test_play_of_a_run(self):
         """The page is written, also if the run fails, whose code is the script's."""
@@ -316,13 +367,34 @@ class Page(unittest.TestCase):
         self.browser.press(" ")
         self.assertIn("play", self.text("#play-button"))
 
+    def test_a_pipeline(self):
+        """What a reader asks of 1F1B stands on the page: micro-batches under way, idle time, what is sent, the peak."""
+        self.open(RECORDS["one_f_one_b"])
+        record = json.loads(RECORDS["one_f_one_b"])
+        most = [0] * 4
+        self.go("#step=0")
+        for _ in range(192):
+            self.browser.press("ArrowRight")
+            if self.run_js("of_play.lesson.questions.some((one) => document.querySelector('#lesson button'))"):
+                self.browser.press("Escape")
+            for device, words in enumerate(self.texts(".under-way")):
+                these = numbers(words.replace("–", " "))
+                most[device] = max(most[device], these[-1] - these[0] + 1 if these else 0)
+        self.assertEqual(most, [4, 3, 2, 1])
+        sent = [sent_by(record, device) for device in range(4)]
+        self.assertEqual(self.texts(".sent"), [f"sent {size:,} of {size:,}" for size in sent])
+        # Devices 1 to 3 have 6 products for each of 8 micro-batches, device 0 has 5; the last product ends at 65.
+        idle = [f"idle {100 * (65 - 8 * products) / 65:.1f} %" for products in (5, 6, 6, 6)]
+        self.assertEqual([text[:len(one)] for text, one in zip(self.texts(".share"), idle)], idle)
+        self.assertEqual(self.text("#peak"), f"peak: {bytes_after(record, 0)[1]:,} bytes on each device")
+
     def test_folded(self):
         self.open(RECORDS["one_f_one_b"])
         self.assertRegex(self.text("#where"), r"^steps 0–")
         self.browser.press("ArrowRight")
         groups = self.run_js("of_play.groups")
         self.assertEqual(numbers(self.text("#where"))[:2], [groups[1][0], groups[2][0] - 1])
-        self.assertEqual(self.text("#sentence"), groups[1][2])
+        self.assertEqual(self.text("#sentence"), re.sub("<[^>]+>", "", groups[1][2]))
         self.browser.press("f")
         self.assertRegex(self.text("#where"), rf"^step {groups[1][0]} of")
 
@@ -547,6 +619,23 @@ class Page(unittest.TestCase):
                 self.assertRegex(self.text("#where"), "^step")
                 self.assertEqual(self.run_js("document.querySelectorAll('.lit').length"), 0)
 
+    def test_in_a_frame_of_the_site(self):
+        """It plays there, in light colours: the site itself turns its pages dark."""
+        self.open(RECORDS["column_row"])
+        (self.folder / "site.html").write_text('<iframe src="record.html#light" width="900"></iframe>', "utf-8")
+        self.browser.scheme("dark")
+        self.addCleanup(self.browser.scheme, "light")
+        self.browser.open(f"file://{self.folder}/site.html")
+        frames = self.browser.call("Page.getFrameTree")["frameTree"]["childFrames"]
+        world = self.browser.call("Page.createIsolatedWorld", frameId=frames[0]["frame"]["id"])["executionContextId"]
+        def in_frame(script):
+            result = self.browser.call("Runtime.evaluate", expression=script, contextId=world, returnByValue=True)
+            return result["result"].get("value")
+        self.browser.wait_for(lambda: in_frame("document.querySelector('#where').textContent.startsWith('step 0')"))
+        self.assertEqual(in_frame("getComputedStyle(document.body).backgroundColor"), "rgb(255, 255, 255)")
+        in_frame("document.querySelector('#next').click()")
+        self.assertRegex(in_frame("document.querySelector('#where').textContent"), "^step 1 of")
+
     def test_keyboard_alone(self):
         """Tab comes to all that can be pressed, and shows where it is; Enter presses it."""
         self.open(RECORDS["one_f_one_b"], "#step=5")
@@ -575,8 +664,10 @@ class Page(unittest.TestCase):
     def test_no_meaning_in_hue_alone(self):
         """Forward and backward stand at different heights, and each tensor says its letter."""
         self.open(RECORDS["one_f_one_b"], "#step=60")
-        heights = self.run_js("""['forward', 'backward', 'call'].map((kind) => [...new Set([...document.querySelectorAll(
-          `.bar.${kind}`)].map((bar) => `${bar.getAttribute('y') % 24} ${bar.getAttribute('height')}`))])""")
+        heights = self.run_js("""['forward', 'backward', 'call'].map((kind) => {
+          const bars = [...document.querySelectorAll(`.bar.${kind}`)];
+          return [...new Set(bars.map((bar) => `${bar.getAttribute('y') % 24} ${bar.getAttribute('height')}`))];
+        })""")
         forward, backward, calls = map(set, heights)
         self.assertTrue(forward and backward and calls)
         self.assertFalse(forward & backward or (forward | backward) & calls)

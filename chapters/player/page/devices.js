@@ -1,14 +1,39 @@
 // Devices side by side: the memory of each by purpose, and its tensors.
 import { draw, find, make, shapeOf, withCommas } from "./drawing.js";
-import { lettersOf, play, record } from "./record.js";
+import { doneIn, lettersOf, play, record } from "./record.js";
 import { mostBytes } from "./state.js";
 
 /** @typedef {import("./state.js").Held} Held */
 
 const PURPOSES = ["parameters", "optimizer", "gradients", "activations", "buffers"];
+const isPipeline = play.underWay.some((spans) => spans.length > 0);
 const SHOWN = 4;  // tensors of a purpose that the shown steps do not touch; more are folded
 /** Purposes whose tensors the reader unfolded. */
 const unfolded = new Set();
+
+/**
+ * The steps in which each device sends, and what it has sent with each.
+ * @type {{step: number, bytes: number}[][]}
+ */
+const sent = record.devices.map(() => []);
+play.steps.forEach((step, number) => {
+  for (const item of step.items)
+    for (const { sends } of doneIn(step, item)) {
+      const before = sent[item[0]][sent[item[0]].length - 1]?.bytes ?? 0;
+      const bytes = sends.reduce((sum, message) => sum + message[2], 0);
+      if (bytes) sent[item[0]].push({ step: number, bytes: before + bytes });
+    }
+});
+const sentInAll = sent.map((steps) => steps[steps.length - 1]?.bytes ?? 0);
+
+/**
+ * What a device has sent after a step.
+ * @param {number} device @param {number} step
+ */
+function sentUntil(device, step) {
+  const last = sent[device].filter((one) => one.step <= step).pop();
+  return `sent ${withCommas(last?.bytes ?? 0)} of ${withCommas(sentInAll[device])}`;
+}
 
 /**
  * A column for each device.
@@ -28,12 +53,13 @@ export function showDevices(devices, active, only, step) {
 function column(state, device, isActive, step) {
   const all = [...state.held.values()];
   const byPurpose = PURPOSES.map((purpose) => all.filter((tensor) => tensor.purpose === purpose));
-  const during = state.most > state.bytes ? ` bytes, at most ${withCommas(state.most)}` : " bytes";
+  const during = state.most > state.bytes ? ` · up to ${withCommas(state.most)}` : " bytes";
   return make("section", { class: `device${isActive ? " active" : ""}`, "aria-label": `device ${device}` },
     make("h3", {}, `device ${device}`),
-    ...(play.idle.length ? [underWay(device, step)] : []),
+    ...(isPipeline ? [underWay(device, step)] : []),
     memory(state, device, byPurpose),
     make("p", { class: "total" }, make("strong", {}, withCommas(state.bytes)), during),
+    ...(sentInAll[device] ? [make("p", { class: "sent" }, sentUntil(device, step))] : []),
     ...byPurpose.flatMap((tensors, i) => tensors.length ? [purposeOf(PURPOSES[i], tensors, device)] : []));
 }
 

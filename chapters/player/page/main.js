@@ -71,7 +71,7 @@ function show() {
   const words = from === to ? play.words[play.steps[from].context] : play.groups[group][1];
   find("where").textContent = [steps, words].filter(Boolean).join(" · ");
   if (from === to) find("sentence").innerHTML = find(`step${from}`).innerHTML;
-  else find("sentence").textContent = play.groups[group][2];
+  else find("sentence").innerHTML = play.groups[group][2];
   showMessages(from, to, active, view.width);
   showDevices(stateAfter(from, to), active, device, to);
   showSource(from, to, device);
@@ -321,7 +321,7 @@ function start() {
   find("legend").replaceChildren(...legend());
   find("slider").setAttribute("max", String(last));
   find("peak").textContent = `peak: ${withCommas(peak.bytes)} bytes` +
-    (numDevices > 1 ? ` on device ${peak.device}` : "");
+    (numDevices === 1 ? "" : peak.isOnAll ? " on each device" : ` on device ${peak.device}`);
   /** @type {[string, string, (event: Event) => void][]} */
   const listeners = [
     ["back", "click", () => { pause(); move(-1); }], ["next", "click", () => { pause(); move(1); }],

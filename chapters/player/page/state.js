@@ -1,5 +1,5 @@
 // What each device holds after a step.
-import { eventOf, numDevices, play, record, sectionOf } from "./record.js";
+import { eventOf, play, record, sectionOf } from "./record.js";
 
 /**
  * A tensor of a device. `mark`: what the shown steps did with it; `step`: which one wrote it last.
@@ -192,8 +192,8 @@ function write(device, section, { what, to }, step) {
 /** The most bytes that any device ever has. */
 export const mostBytes = Math.max(1, ...Object.values(play.peaks).map(([bytes]) => bytes));
 
-/** The device that has most at once, with the step. */
-export const peak = Array.from({ length: numDevices }, (_, device) => device)
-  .filter((device) => play.peaks[device])
-  .map((device) => ({ device, bytes: play.peaks[device][0], step: play.peaks[device][1] }))
-  .reduce((most, one) => (one.bytes > most.bytes ? one : most), { device: 0, bytes: 0, step: 0 });
+/** The device that has most at once, with the step; whether all devices come to have as much. */
+export const peak = Object.entries(play.peaks)
+  .map(([device, [bytes, step]]) => ({ device: Number(device), bytes, step, isOnAll: false }))
+  .reduce((most, one) => (one.bytes > most.bytes ? one : most), { device: 0, bytes: 0, step: 0, isOnAll: false });
+peak.isOnAll = record.devices.every((_, device) => play.peaks[device]?.[0] === peak.bytes);

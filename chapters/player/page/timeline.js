@@ -3,6 +3,7 @@ import { draw, find, make } from "./drawing.js";
 import { contextOf, doneIn, numDevices, play } from "./record.js";
 
 const ROW = numDevices > 8 ? 16 : numDevices > 4 ? 20 : 24, LEFT = 64, RIGHT = play.idle.length ? 74 : 8;
+const LEAST = play.idle.length ? 8.5 : 3;  // of a unit, so that a pipeline's forwards have room for their labels
 const NAMES = /** @type {Record<string, string>} */ ({
   forward: "F", loss: "L", backward: "B", optimizer: "O" });
 /**
@@ -50,7 +51,7 @@ export function drawTimeline(byClock, matches) {
   const place = find("timeline");
   const bars = barsOf(byClock);
   const first = Math.min(...bars.map((bar) => bar.begin)), last = Math.max(...bars.map((bar) => bar.end));
-  const width = Math.max(place.clientWidth, 240, byClock ? 0 : LEFT + 3 * (last - first));
+  const width = Math.max(place.clientWidth, 240, byClock ? 0 : LEFT + RIGHT + LEAST * (last - first));
   const scale = (width - LEFT - RIGHT) / Math.max(last - first, 1e-9);
   const height = ROW * numDevices + 2;
   drawn = { bars, scale, first, room: width > place.clientWidth ? place.clientWidth : 0 };
@@ -141,5 +142,6 @@ export function legend() {
   const words = { forward: "forward, high", backward: "backward, low", loss: "loss", optimizer: "optimizer",
     other: "other", call: "call", wait: "wait" };
   return Object.entries(words).filter(([name]) => phases.has(name)).map(([name, text]) =>
-    make("span", {}, make("span", { class: `key ${name}` }), text));
+    make("span", {}, make("span", { class: `key ${name}` }), text)).concat(play.idle.length ?
+    [make("span", {}, "idle: of the time, if a product takes one unit and all else takes none")] : []);
 }
