@@ -58,6 +58,8 @@ def under_way(page):
 
 
 def most_under_way(page, _, device):
+    if int(device) >= len(page.record.devices):
+        return None
     spans = under_way(page)[int(device)]
     most = max((sum(begin <= at <= end for _, begin, end in spans) for at in range(len(page.steps))), default=0)
     return (most, "micro-batches") if most else None
@@ -111,7 +113,8 @@ def calls(page, _, function):
 
 
 def idle(page, _, device):
-    return (idle_of(page.record)[int(device)], "%") if is_pipeline(page.record) else None
+    is_there = is_pipeline(page.record) and int(device) < len(page.record.devices)
+    return (idle_of(page.record)[int(device)], "%") if is_there else None
 
 
 def members(page, at):

@@ -241,6 +241,19 @@ class Tours(unittest.TestCase):
                 self.assertEqual([len(played["questions"]), len(played["stops"])],
                                  [len(lesson.questions), len(lesson.stops)])
 
+    def test_other_sizes(self):
+        """A run on other numbers of devices has a page, with those stops and questions that fit it."""
+        for path in TOURS:
+            _, words = Lesson(path).words()
+            for devices in (1, 3, 5):
+                with self.subTest(f"{path.parent.name} on {devices}"), tempfile.TemporaryDirectory() as folder:
+                    file = Path(folder, "record.json")
+                    file.write_text(record_of(devices, *words), "utf-8")
+                    run = read(file)
+                    for question in run.lesson["questions"]:
+                        self.assertIn(question["answer"], range(len(question["choices"])))
+                    self.assertTrue(run.lesson["stops"])
+
     def test_answers(self):
         """What is asked, counted in the record by other means."""
         record = json.loads(RECORDS["column_row"])
