@@ -97,12 +97,12 @@ def blocks(path):
 
 
 def lesson_of(page, root):
-    """What a run's chapter teaches with it, if it is of the variant that the chapter's tour is about."""
+    """What a run's chapter teaches with it, if it trains the variant that the chapter's tour is about."""
     path = root / "chapters" / page.record.job.get("folder", "") / "tour.txt"
     if not path.is_file():
         return {"questions": [], "stops": []}
     lesson = Lesson(path)
-    is_of_it = page.record.job.get("variant") == lesson.variant
+    is_of_it = (page.record.job.get("command"), page.record.job.get("variant")) == ("train", lesson.variant)
     return lesson.of(page) if is_of_it else {"questions": [], "stops": []}
 
 

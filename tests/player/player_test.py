@@ -254,6 +254,16 @@ class Tours(unittest.TestCase):
                         self.assertIn(question["answer"], range(len(question["choices"])))
                     self.assertTrue(run.lesson["stops"])
 
+    def test_another_command(self):
+        """The tour is about training: the page of gradients, whose run has no batch of its own, has none."""
+        record = json.loads(RECORDS["column_row"])
+        record["job"]["command"] = "gradients"
+        del record["job"]["batch"]
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder, "record.json")
+            file.write_text(json.dumps(record), "utf-8")
+            self.assertEqual(read(file).lesson, {"questions": [], "stops": []})
+
     def test_answers(self):
         """What is asked, counted in the record by other means."""
         record = json.loads(RECORDS["column_row"])
