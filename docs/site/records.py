@@ -44,7 +44,7 @@ def recorded(devices, words, steps):
 
 def of_file(kind, record, file):
     """Writes the picture of a record."""
-    Path(file).write_text(KINDS[kind](run_of(Path(record).read_text("utf-8"), ROOT)), "utf-8")
+    Path(file).write_text(KINDS[kind](setup.player().read(record)), "utf-8")
 
 
 def owns(page):
@@ -217,6 +217,8 @@ def bytes_by_axis(page):
                 if size:
                     sums[page.record.group(event)[1]][event.function.removeprefix("post_")] += size
     functions = list(dict.fromkeys(function for row in sums.values() for function in row))
+    if not sums:
+        return svg(640, 48, [text(110, 28, "no device sends anything", "start")], "bytes by axis")
     scale = 380 / max(sum(row.values()) for row in sums.values())
     parts = legend_of(110, 22, list(zip(LINES, functions)))
     for i, (name, row) in enumerate(sums.items()):

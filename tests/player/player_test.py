@@ -118,6 +118,19 @@ class Command(unittest.TestCase):
         self.refuses(json.dumps({**record, "version": 99}), "expected version 1, given 99")
         self.refuses(json.dumps({**record, "what": []}), "expected the fields")
 
+    def test_pictures(self):
+        """Of a record by docs/site/draw; of one device, too, which sends nothing."""
+        for devices, words, text in ((4, ["03", "train"], " bytes"), (1, ["01", "train"], "no device sends anything")):
+            with self.subTest(words), tempfile.TemporaryDirectory() as folder:
+                record, picture = Path(folder, "record.json"), Path(folder, "bytes.svg")
+                record.write_text(record_of(devices, *words), "utf-8")
+                none = Path(folder, "none.json")
+                for kind, file, code in (("bytes", record, 0), ("bytes", none, 65), ("area", record, 64)):
+                    done = subprocess.run([ROOT / "docs/site/draw", kind, file, picture], capture_output=True,
+                                          text=True)
+                    self.assertEqual((done.returncode, done.stderr.count("\n")), (code, int(code > 0)), done.stderr)
+                self.assertIn(text, picture.read_text("utf-8"))
+
     def test_two_runs(self):
         with tempfile.TemporaryDirectory() as folder:
             right, wrong = Path(folder, "right.json"), Path(folder, "wrong.json")
