@@ -195,7 +195,11 @@ Sharded<0> ShardedEngine::in_pieces(Sharded<0> x, Index pieces, const LossGradie
   if (wants_input_grad()) dx = my_rows(Tensor::uninitialized(x.local().shape()), x);  // (b, D)
   for (int m = 0; m < pieces; ++m) {
     Range rows = part(x.local().extent(0), static_cast<int>(pieces), m);
-    Tensor piece = slice(x.local(), 0, rows.begin, rows.end);  // (b/M, D)
+    Tensor piece;  // (b/M, D)
+    {
+      const Doing::Within within(Phase::forward, m);
+      piece = slice(x.local(), 0, rows.begin, rows.end);
+    }
     Sharded<0> dpiece =
         there_and_back({x.group(), std::move(piece), x.global_shape(), x.offset() + rows.begin}, m);
     if (wants_input_grad()) assign(Rows(dx.parameter(), rows.begin, rows.end), dpiece.local());

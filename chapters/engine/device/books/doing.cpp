@@ -23,7 +23,8 @@ Doing::Within::Within(Phase phase, std::optional<Index> micro_batch, std::option
   now = {phase, micro_batch ? micro_batch : micro_batch_, stage ? stage : stage_};
 }
 Doing::Within::~Within() {
-  now() = {phase_, micro_batch_, stage_};
+  const bool was_backward = now().phase == Phase::backward;
+  now() = {was_backward && phase_ == Phase::forward ? Phase::backward : phase_, micro_batch_, stage_};
 }
 
 }  // namespace shard

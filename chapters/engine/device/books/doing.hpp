@@ -20,7 +20,8 @@ struct Doing {
   /// Of the current device.
   static Doing& now();
 
-  /// While such an object lives, the device does this. What is not given stays as it was.
+  /// While such an object lives, the device does this. What is not given stays as it was. A step goes forward once:
+  /// behind a backward pass, what was forward around it is backward, such as the reduction of its gradients.
   class Within {
    public:
     explicit Within(Phase phase, std::optional<Index> micro_batch = {}, std::optional<int> stage = {});
