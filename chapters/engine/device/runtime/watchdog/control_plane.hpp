@@ -68,7 +68,7 @@ class ControlPlane {
     void pause(const std::function<Blocked()>& describe);
     void listen(const std::function<Blocked()>& describe);
 
-    bool is_noted_ = false;  // whether this device's flight record has it
+    [[maybe_unused]] bool is_noted_ = false;  // of a process: whether this device's flight record has it
     int spins_ = 0;
     std::chrono::steady_clock::time_point since_{}, listened_{};
   };
