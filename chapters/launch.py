@@ -160,7 +160,8 @@ def ends_with_this_script():
 def for_other_hosts():
     """The options by which the launcher sets on every host what devices and their libraries read here."""
     names = [name for name in os.environ if re.match("(BLIS|CUDA|DNNL|NCCL|OPENBLAS|SHARDBOOK|UCX)_", name)]
-    return [word for name in sorted(names) if name != "SHARDBOOK_RECORDS" for word in ("-x", name)]
+    of_this_host = {"CUDA_VISIBLE_DEVICES", "NCCL_HOSTID", "SHARDBOOK_RECORDS"}
+    return [word for name in sorted(set(names) - of_this_host) for word in ("-x", name)]
 
 def require_memory():
     """Whether a device can start. OpenBLAS tries for ever to reserve more address space than there may be."""

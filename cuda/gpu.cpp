@@ -98,8 +98,9 @@ bool choose_gpu() {
   return is_shared == 1;
 }
 
-/// Sets variables that the libraries read at their first call.
-void set_environment() {
+/// Sets variables that the libraries read at their first call. Before main: an MPI for GPUs makes that call in
+/// MPI_Init.
+bool set_environment() {
   // NCCL connects a communicator's members when it is made. At its first collective, the host would wait for a
   // peer, which may be waiting for this host.
   setenv("NCCL_RUNTIME_CONNECT", "0", 0);
@@ -108,7 +109,9 @@ void set_environment() {
   setenv("CUDA_MODULE_LOADING", "EAGER", 0);
   // A hardware queue for each stream: streams that share a queue wait for one another.
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1);
+  return true;
 }
+[[maybe_unused]] const bool environment_is_set = set_environment();
 
 /// MPI calls this at the beginning of MPI_Finalize, when no device waits for another one.
 int at_finalize(MPI_Comm, int, void*, void*) {
@@ -125,7 +128,6 @@ void call_at_finalize() {
 }  // namespace
 
 Gpu::Gpu() {
-  set_environment();
   is_shared_ = choose_gpu();
   computation_ = new_stream(false);
   communication_ = new_stream(true);
@@ -139,6 +141,7 @@ void Gpu::close() {
   cudaDeviceSynchronize();
   close_connections();
   release_blocks();
+  marks_.clear();
   cudaFree(scratch_);
   cublasDestroy(blas_);
   cudaStreamDestroy(communication_);
@@ -206,6 +209,19 @@ void wait_for(Event& event) {
       return blocked;
     });
   }
+}
+
+void stay_below_full_queue() {
+  constexpr unsigned between = 256;  // launches from mark to mark
+  static unsigned launches = 0;
+  if (runtime::stream().is_in_body() || ++launches % between != 0) return;
+  std::list<Event>& marks = gpu().marks();
+  if (marks.size() < 2)
+    marks.emplace_back();
+  else
+    marks.splice(marks.end(), marks, marks.begin());
+  wait_for(marks.back());
+  marks.back().record(gpu().computation());
 }
 
 }  // namespace shard::cuda

@@ -5,6 +5,8 @@
 #include <cublas_v2.h>
 #include <cuda_runtime.h>
 
+#include <list>
+
 #include "engine/device/runtime/groups/group.hpp"
 
 namespace shard::cuda {
@@ -49,6 +51,8 @@ class Gpu {
   /// Memory for the partial results of a reduction, one for each team of threads.
   static constexpr Index teams = 4096;
   double* scratch() const { return scratch_; }
+  /// The last two of the places in the computation stream that stay_below_full_queue marks, the older one first.
+  std::list<Event>& marks() { return marks_; }
 
   /// Frees all resources, at MPI_Finalize.
   void close();
@@ -58,6 +62,7 @@ class Gpu {
   cudaStream_t computation_{}, communication_{};
   cublasHandle_t blas_{};
   double* scratch_ = nullptr;
+  std::list<Event> marks_;
   bool is_shared_ = false, is_closed_ = false;
 };
 
@@ -70,5 +75,9 @@ cudaStream_t new_stream(bool is_urgent);
 void finish(cudaStream_t stream);
 /// The same, when the GPU has reached the event.
 void wait_for(Event& event);
+/// Called before each launch of computation. A queue of the GPU has room for 1,024 launches; a host that finds it full
+/// waits in the driver, and launches nothing that other devices may wait for. So the host waits here, and serves its
+/// calls, until it is less than 768 launches ahead. Within the body of a call it does not wait.
+void stay_below_full_queue();
 
 }  // namespace shard::cuda

@@ -6,6 +6,7 @@
 #include "cuda/host_staged.hpp"
 #include "cuda/nccl/connections.hpp"
 #include "cuda/success.hpp"
+#include "engine/device/books/ledger.hpp"
 #include "engine/device/books/products_by.hpp"
 #include "engine/device/runtime/collective_bodies.hpp"
 
@@ -13,6 +14,7 @@ namespace shard::runtime {
 
 void set_up_device() {
   cuda::gpu();
+  cuda::reserve_page_locked();
 }
 
 std::unique_ptr<DataPlane> make_data_plane(const Group& group) {

@@ -1,6 +1,7 @@
 #include "cuda/gpu_memory.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <list>
 #include <map>
 #include <new>
@@ -8,8 +9,10 @@
 #include <unordered_map>
 
 #include "cuda/gpu_slices.hpp"
+#include "cuda/nccl/connections.hpp"
 #include "cuda/success.hpp"
 #include "engine/device/runtime/operations/kernels.hpp"
+#include "engine/device/runtime/stream.hpp"
 
 namespace shard {
 
@@ -22,13 +25,32 @@ struct Block {
   std::vector<std::unique_ptr<Event>> free_after;
 };
 
+/// Whether the GPU has nothing to do, so that freed memory can go back to it without a wait. Outside of the body of a
+/// call, calls in flight may end first.
+bool is_idle() {
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  do {
+    const bool is_busy = std::ranges::any_of(
+        streams(), [](const auto& work) { return cudaStreamQuery(work.second) == cudaErrorNotReady; });
+    if (!is_busy) return true;
+    if (runtime::stream().is_in_body()) return false;
+    runtime::stream().advance();
+    check_connections();
+  } while (std::chrono::steady_clock::now() < until);
+  return false;
+}
+
 /// Keeps freed blocks by stream and size for reuse, since cudaMalloc and cudaFree wait for the GPU.
+///
+/// The computation stream may wait for a block's last use, since a call's argument was launched before any device knew
+/// of the call. A stream of communication may not: its body takes blocks when it is launched, and the last use may be
+/// behind a message that waits for this very call on another device. So it takes blocks that are free already.
 class BlockCache {
  public:
   float* take(std::size_t bytes, cudaStream_t home) {
     std::vector<Block>& blocks = free_[{home, rounded(bytes)}];
     const auto found = std::ranges::find_if(blocks.rbegin(), blocks.rend(), [home](const Block& block) {
-      return home != host_memory ||
+      return home == gpu().computation() ||
              std::ranges::all_of(block.free_after, [](auto& event) { return event->test(); });
     });
     if (found == blocks.rend()) return fresh(rounded(bytes), home);
@@ -61,7 +83,7 @@ class BlockCache {
       return home == host_memory ? cudaMallocHost(&data, bytes) : cudaMalloc(&data, bytes);
     };
     cudaError_t result = allocate();
-    if (result == cudaErrorMemoryAllocation) {
+    if (result == cudaErrorMemoryAllocation && is_idle()) {
       release_all();
       result = allocate();
     }
@@ -80,32 +102,36 @@ BlockCache& cache() {
   return *blocks;
 }
 
-/// The most bytes that the driver copies from the host to the GPU without a wait.
-constexpr std::size_t small = 64 << 10;
-
 /// The most bytes that a copy moves through page-locked memory at a time.
 constexpr std::size_t page_locked = 1 << 20;
 
-/// Page-locked memory for a large copy to the GPU, and the copy that last read it.
+/// Page-locked memory for copies to the GPU, which fill it one behind the other, and the last of these copies.
 struct Piece {
   Workspace memory{page_locked, host_memory};
+  Index used = 0;
   Event copied;
 };
-constexpr std::size_t most_pieces = 16;
+constexpr std::size_t num_pieces = 16;
+/// In turn: the last one is being filled.
 std::list<Piece>& pieces() {
   static auto* in_turn = new std::list<Piece>;
   return *in_turn;
 }
-Piece& next_piece() {
-  if (pieces().size() < most_pieces) return pieces().emplace_back();
-  pieces().splice(pieces().end(), pieces(), pieces().begin());
-  wait_for(pieces().back().copied);
-  return pieces().back();
+/// Room for elements that copies in this stream will read.
+float* page_locked_room(Index elements, cudaStream_t stream) {
+  if (pieces().back().used + elements > static_cast<Index>(page_locked / sizeof(float))) {
+    pieces().back().copied.record(stream);
+    pieces().splice(pieces().end(), pieces(), pieces().begin());
+    wait_for(pieces().back().copied);
+    pieces().back().used = 0;
+  }
+  Piece& piece = pieces().back();
+  return piece.memory.data<float>() + std::exchange(piece.used, piece.used + (elements + 15) / 16 * 16);
 }
 
-/// Copies rows of the host's memory to the GPU, where they begin at this distance from one another. In a large
-/// copy from other than page-locked memory, the driver may wait for the stream, the stream for other devices,
-/// and these for this host.
+/// Copies rows of the host's memory to the GPU, where they begin at this distance from one another. In a copy from
+/// other than page-locked memory, the driver may wait for the stream, the stream for other devices, and these for this
+/// host.
 void upload(float* to, Index distance, std::span<const float> from, Index rows) {
   constexpr Index most = page_locked / sizeof(float);
   const Index width = std::ssize(from) / rows, at_once = std::max<Index>(1, most / width);
@@ -114,14 +140,12 @@ void upload(float* to, Index distance, std::span<const float> from, Index rows) 
     copy_pieces(stream, source, length, to + row * distance + column, distance, length, count,
                 cudaMemcpyHostToDevice);
   };
-  if (from.size_bytes() <= small) return copy(from.data(), 0, 0, width, rows);
   for (Index row = 0; row < rows; row += at_once)
     for (Index column = 0; column < width; column += most) {
       const Index length = std::min(most, width - column), count = std::min(at_once, rows - row);
-      Piece& piece = next_piece();
-      std::copy_n(from.data() + row * width + column, length * count, piece.memory.data<float>());
-      copy(piece.memory.data<float>(), row, column, length, count);
-      piece.copied.record(stream);
+      float* room = page_locked_room(length * count, stream);
+      std::copy_n(from.data() + row * width + column, length * count, room);
+      copy(room, row, column, length, count);
     }
 }
 
@@ -138,6 +162,10 @@ std::unordered_map<std::string, KeptCopy>& copies() {
 }
 
 }  // namespace
+
+void reserve_page_locked() {
+  while (pieces().size() < num_pieces) pieces().emplace_back();
+}
 
 void release_blocks() {
   copies().clear();
@@ -250,11 +278,13 @@ std::shared_ptr<Storage> allocate(Index bytes, Purpose purpose) {
 }
 
 void fill_with_zeros(Tensor& t) {
+  cuda::stay_below_full_queue();
   SHARDBOOK_CHECK(
       cudaMemsetAsync(TensorMemory::data(t), 0, static_cast<std::size_t>(t.bytes()), gpu().computation()));
 }
 
 void copy(const Tensor& t, Tensor& copy) {
+  cuda::stay_below_full_queue();
   SHARDBOOK_CHECK(cudaMemcpyAsync(TensorMemory::data(copy), TensorMemory::data(t),
                                   static_cast<std::size_t>(t.bytes()), cudaMemcpyDeviceToDevice,
                                   gpu().computation()));

@@ -1,13 +1,15 @@
 #pragma once
 
 /// The GPU's memory. Freeing a tensor does not wait. The block's home stream may reuse it at once, since a stream
-/// executes its work in order; it first waits for the other streams that used the block.
+/// executes its work in order. If other streams used the block, computation first waits for these, and communication
+/// takes another block.
 
 #include <cuda_runtime.h>
 
 #include <algorithm>
 
 #include "cuda/gpu.hpp"
+#include "engine/device/books/ledger.hpp"
 #include "engine/device/runtime/operations/tensor_memory.hpp"
 
 namespace shard::cuda {
@@ -31,7 +33,7 @@ class GpuStorage : public Storage {
   /// A copy in the host's memory, for a call that sends it over the wire, and whether that call has written to it.
   std::shared_ptr<Workspace> on_host;
   bool is_written_on_host = false;
-  /// The elements of a parameter rounded to bf16, from its first product on, until work may write to it.
+  /// The elements rounded to bf16, from the first product that takes them on, until work may write to them.
   std::shared_ptr<const Workspace> in_bf16;
 
  private:
@@ -78,6 +80,9 @@ class Workspace {
   void* data_ = nullptr;
 };
 
+/// Takes all page-locked memory that copies to the GPU use, since taking it later may wait for the GPU.
+void reserve_page_locked();
+
 /// A copy of the GPU's numbers in the host's memory, made in the computation stream. The host waits where it
 /// reads them.
 class HostCopy {
@@ -89,7 +94,7 @@ class HostCopy {
 
   template <class T>
   std::vector<T> numbers() {
-    if (!is_made_->test()) finish(gpu().computation());  // one wait, also for copies that began later
+    wait_for(*is_made_);
     const T* first = reinterpret_cast<const T*>(data_);
     return {first, first + bytes_ / sizeof(T)};
   }

@@ -1,5 +1,7 @@
 #include "cuda/host_staged.hpp"
 
+#include <set>
+
 #include "cuda/gpu_memory.hpp"
 #include "cuda/nccl/connections.hpp"
 #include "cuda/success.hpp"
@@ -33,6 +35,31 @@ namespace {
 
 using runtime::Call;
 using runtime::Task;
+
+/// The place of a body among those of all calls. Bodies begin in the order of their copies to the host: an event that is
+/// asked for a little later may be reached where the one before was not yet, and a body that begins first overtakes the
+/// other's message.
+class Place {
+ public:
+  Place() = default;
+  ~Place() { leave(); }
+  Place(const Place&) = delete;
+  Place& operator=(const Place&) = delete;
+
+  Turn turn() const { return {begun, number_}; }
+  /// The body has begun, or never will.
+  void leave() {
+    if (!std::exchange(has_left_, true)) left.insert(number_);
+    while (left.erase(begun) > 0) ++begun;
+  }
+
+ private:
+  static inline Index given = 0, begun = 0;
+  static inline std::set<Index> left;  // behind others that have not
+
+  Index number_ = given++;
+  bool has_left_ = false;
+};
 
 /// A body that runs within another one.
 class Inner : public runtime::Awaited {
@@ -79,12 +106,17 @@ void copy_from_host(Tensor& t, cudaStream_t stream) {
 
 Task staged(Call& call, Task over_the_wire) {
   const cudaStream_t stream = gpu().communication();
+  Place place;
   {
     LaunchIn after_computation(stream, call);
     if (reads_argument(call)) copy_to_host(call.tensor, stream);
   }
   co_await events_of(call).end;
+  Turn turn = place.turn();
+  co_await turn;
   Inner body(std::move(over_the_wire));
+  body.test();
+  place.leave();
   co_await body;
   {
     // The body's tensors may have memory that computation has read since the call began.

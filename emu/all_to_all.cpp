@@ -27,10 +27,8 @@ Task all_to_all(Call& call) {
   const int split_axis = call.request.axis, concat_axis = call.request.concat_axis;
   const std::vector<Range>& mine = call.slices;
   const int n = call.devices();
-  std::vector<Index> sizes;
-  for (const Range& r : mine) sizes.push_back(r.size());
   call.announce(MayDiffer::along(concat_axis));
-  call.exchange_counts(sizes);
+  call.exchange_counts();
   co_await call.agreement();
   co_await call.messages();
   if (n == 1) co_return;

@@ -13,17 +13,21 @@ using namespace emu;
 Task broadcast(Call& call) {
   Tensor& t = call.tensor;
   const int root = call.peer();
+  const Tree tree(call.me(), call.devices(), root);
+  auto send_to_children = [&] {
+    for (int child : tree.children) send_values(call, child, TensorMemory::span(std::as_const(t)));
+  };
   call.announce(MayDiffer::all());
-  co_await call.agreement();
   RootShape shape(call, root, t.shape());
+  if (call.me() == root) send_to_children();
+  co_await call.agreement();
   co_await shape;
-  Tree tree(call.me(), call.devices(), root);
-  if (tree.parent >= 0) {
+  if (call.me() != root) {
     t = TensorMemory::make(shape.shape());
     receive_values(call, tree.parent, TensorMemory::span(t));
     co_await call.messages();
+    send_to_children();
   }
-  for (int child : tree.children) send_values(call, child, TensorMemory::span(std::as_const(t)));
   co_await call.messages();
 }
 

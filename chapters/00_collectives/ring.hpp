@@ -22,7 +22,8 @@ using Arrival = std::function<void(int step, std::size_t chunk)>;
 
 /// ## The ring, step by step
 /// What all_reduce does inside, by hand: n chunks of each device become n sums. In every step chunk me - step
-/// leaves to the right, and the chunk before it comes from the left: n-1 steps that add, n-1 that replace.
+/// leaves to the right, and the chunk before it comes from the left: n-1 steps that add, n-1 that replace. Chunks
+/// may differ in size, or be empty.
 inline void go_around(Communicator& group, std::vector<Tensor>& chunks, const Arrival& arrived) {
   const int n = group.num_devices(), me = group.device_id();
   auto place = [&](int k) { return static_cast<std::size_t>((k + 2 * n) % n); };
@@ -36,6 +37,18 @@ inline void go_around(Communicator& group, std::vector<Tensor>& chunks, const Ar
   }
 }
 
+/// The ring with chunks of 0, 1, ... n-1 rows.
+inline void expect_of_other_sizes(Communicator& group, Scene& scene) {
+  const int n = group.num_devices();
+  std::vector<Tensor> chunks;
+  for (int k = 0; k < n; ++k) chunks.push_back(slice(addends(group, n), 0, 0, k));  // (k, 1)
+  go_around(group, chunks, [](int, std::size_t) {});
+  for (int k = 0; k < n; ++k)
+    scene.expects(
+        chunks[static_cast<std::size_t>(k)], {k, 1}, [&](Index i, Index) { return sum_of_addends(i, n, n); },
+        [=](Index, Index) { return fmt::format(": chunk {}, where chunk k has k rows", k); });
+}
+
 inline void ring(Communicator& group, Scene& scene) {
   const int n = group.num_devices(), me = group.device_id();
   scene.tells(
@@ -46,7 +59,11 @@ inline void ring(Communicator& group, Scene& scene) {
   std::vector<Tensor> chunks;  // n of (1, 1)
   for (int k = 0; k < n; ++k) chunks.push_back(slice(addends(group, n), 0, k, k + 1));
   scene.draws("before", stacked(chunks), Ink::addends, /*arrived: none*/ n);
+  std::vector<float> came;
+  Tensor mine;  // (1, 1) my chunk after n-1 steps
   go_around(group, chunks, [&](int step, std::size_t coming) {
+    came.push_back(static_cast<float>(coming));
+    if (step == n - 1) mine = chunks[static_cast<std::size_t>(me)].clone();
     scene.draws(step < n ? fmt::format("reduce {}", step) : fmt::format("gather {}", step - n + 1),
                 stacked(chunks), Ink::addends, static_cast<Index>(coming));
   });
@@ -58,6 +75,16 @@ inline void ring(Communicator& group, Scene& scene) {
         return static_cast<Index>(values[static_cast<std::size_t>(i)]);
       },
       [n](Index i, Index given) { return said_of_sum(i, given, n); });
+  if (n == 1) return;
+  const Index steps = 2 * (n - 1);
+  scene.expects(
+      Tensor::from_host({static_cast<Index>(came.size()), 1}, came), {steps, 1},
+      [&](Index i, Index) { return (me - i - 2 + 2 * n) % n; },
+      [](Index i, Index) { return fmt::format(": the chunk that arrived in step {}", i + 1); });
+  scene.expects(
+      mine, {1, 1}, [&](Index, Index) { return sum_of_addends(me, n, n); },
+      [&](Index, Index) { return fmt::format(": chunk {} after {} steps", me, n - 1); });
+  if (scene.is_right_everywhere()) expect_of_other_sizes(group, scene);
 }
 
 /// ## Slices that differ in size

@@ -5,12 +5,13 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/device/books/observer.hpp"
 #include "engine/device/device.hpp"
 
 namespace shard::primer {
 
-Scene::Scene(Communicator& group, std::string name) : group_(group) {
-  outcome_.name = std::move(name);
+Scene::Scene(Communicator& group, std::string name) : group_(group), name_(std::move(name)) {
+  note_section(name_, true);
   ledger().reset();
 }
 
@@ -24,9 +25,8 @@ void Scene::draws(const std::string& label, const Tensor& t, Ink ink, Index arri
 }
 
 void Scene::writes(const std::string& label, const std::string& mine, bool is_boxed) {
-  Row row{label, {}, is_boxed};
-  for (const std::string& text : group_.gather("drawing", mine)) row.cells.push_back(split_lines(text));
-  rows_.push_back(std::move(row));
+  rows_.push_back({label, {}, is_boxed});
+  cells_.push_back(mine);
 }
 
 void Scene::expects(const Tensor& t, const Shape& shape, const std::function<Index(Index, Index)>& value,
@@ -42,46 +42,57 @@ void Scene::expects(const Tensor& t, const Shape& shape, const std::function<Ind
       mistake = fmt::format("expected {} in row {}, column {}, given {}{}", value(i, j), i, j, given[at],
                             said_of(i, static_cast<Index>(given[at])));
   }
-  notes(mistake);
+  mistakes_.push_back(mistake);
+}
+
+bool Scene::is_right_everywhere() {
+  const bool is_right = std::ranges::all_of(mistakes_, &std::string::empty);
+  return std::ranges::min(group_.exchange("right", is_right ? 1 : 0)) == 1;
 }
 
 void Scene::sends(const std::string& form, const Traffic& traffic) {
-  const Traffic measured = ledger().traffic();
+  measured_ = ledger().traffic();
+  note_section("after " + name_, false);
+  closed_form_ = traffic;
   form_ = form;
-  outcome_.messages = gather_figure(group_, "messages", measured.messages, traffic.messages);
-  outcome_.bytes = gather_figure(group_, "bytes", measured.bytes, traffic.bytes);
   writes("", "\n");
-  writes("messages", fmt::to_string(measured.messages));
+  writes("messages", fmt::to_string(measured_.messages));
   writes("closed form", fmt::to_string(traffic.messages));
-  writes("bytes sent", fmt::to_string(measured.bytes));
+  writes("bytes sent", fmt::to_string(measured_.bytes));
   writes("closed form", fmt::to_string(traffic.bytes));
-  std::string mistake;
-  if (measured != traffic)
-    mistake = fmt::format("messages {:+}, bytes {:+} against the closed form",
-                          measured.messages - traffic.messages, measured.bytes - traffic.bytes);
-  notes(mistake);
+  mistakes_.push_back(measured_ == traffic ? ""
+                                           : fmt::format("messages {:+}, bytes {:+} against the closed form",
+                                                         measured_.messages - traffic.messages,
+                                                         measured_.bytes - traffic.bytes));
 }
 
 Outcome Scene::ends() {
-  if (group_.device_id() != 0) return outcome_;
-  fmt::print("──── {} {}\n{}\n{}\n\n", outcome_.name,
-             repeated("─", drawing_columns() - 6 - width_of(outcome_.name)), for_reader(call_),
-             wrapped(sentences_, drawing_columns()));
+  Outcome outcome;
+  outcome.name = name_;
+  outcome.messages = gather_figure(group_, "messages", measured_.messages, closed_form_.messages);
+  outcome.bytes = gather_figure(group_, "bytes", measured_.bytes, closed_form_.bytes);
+  outcome.is_right = is_right_everywhere();
+  for (std::size_t i = 0; i < rows_.size(); ++i)
+    for (const std::string& text : group_.gather("drawing", cells_[i]))
+      rows_[i].cells.push_back(split_lines(text));
+  Lines mistakes;
+  for (const std::string& mine : mistakes_) {
+    const std::vector<std::string> texts = group_.gather("mistakes", mine);
+    for (std::size_t d = 0; d < texts.size(); ++d)
+      if (!texts[d].empty()) mistakes.push_back(fmt::format("device {}: {}", d, texts[d]));
+  }
+  if (group_.device_id() != 0) return outcome;
+  fmt::print("──── {} {}\n{}\n{}\n\n", name_, repeated("─", drawing_columns() - 6 - width_of(name_)),
+             for_reader(call_), wrapped(sentences_, drawing_columns()));
   fmt::print("{}{}\n", draw(rows_, group_.num_devices()),
              for_reader(fmt::format("{:{}}{}", "", label_width, form_)));
-  for (const std::string& mistake : mistakes_) fmt::print("DIFFERS     {}\n", mistake);
-  fmt::print("{}\n", outcome_.is_right
-                         ? "ok          every value is right, every figure is the closed form's\n"
-                         : "");
-  return outcome_;
-}
-
-void Scene::notes(const std::string& mine) {
-  const std::vector<Index> sizes = group_.exchange("mistakes", static_cast<Index>(mine.size()));
-  outcome_.is_right = outcome_.is_right && std::ranges::all_of(sizes, [](Index size) { return size == 0; });
-  const std::vector<std::string> texts = group_.gather("mistakes", mine);
-  for (std::size_t d = 0; d < texts.size(); ++d)
-    if (!texts[d].empty()) mistakes_.push_back(fmt::format("device {}: {}", d, texts[d]));
+  for (const std::string& mistake : mistakes) {
+    fmt::print("DIFFERS     {}\n", mistake);
+    note_difference(fmt::format("{}: {}", name_, mistake));
+  }
+  fmt::print("{}\n",
+             outcome.is_right ? "ok          every value is right, every figure is the closed form's\n" : "");
+  return outcome;
 }
 
 }  // namespace shard::primer

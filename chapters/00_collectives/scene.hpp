@@ -1,7 +1,7 @@
 #pragma once
 
 /// One scene: what the devices hold before and after a call, what each of them sent, and what it ought to
-/// have sent. All that is drawn is gathered from the devices; device 0 writes.
+/// have sent. All that is drawn is gathered from the devices at the end, behind what the scene shows; device 0 writes.
 
 #include <algorithm>
 #include <functional>
@@ -14,7 +14,7 @@
 
 namespace shard::primer {
 
-/// Every member function is a collective: all devices call it, each with its own data.
+/// All devices call each member function, each with its own data. `ends` is a collective.
 class Scene {
  public:
   Scene(Communicator& group, std::string name);
@@ -33,21 +33,22 @@ class Scene {
       const Tensor& t, const Shape& shape, const std::function<Index(Index, Index)>& value,
       const std::function<std::string(Index row, Index given)>& said_of = [](Index, Index) { return ""; });
 
+  /// Whether all devices have what they must have, so far. A collective.
+  bool is_right_everywhere();
+
   /// What I must have sent since the scene began; `form` says it in words.
   void sends(const std::string& form, const Traffic& traffic);
 
-  /// Writes it all down, on device 0.
+  /// Gathers it all, and writes it down, on device 0.
   Outcome ends();
 
  private:
-  /// Collects the mistakes of all devices; "" is none.
-  void notes(const std::string& mine);
-
   Communicator& group_;
-  std::string call_, sentences_, form_;
+  std::string name_, call_, sentences_, form_;
   std::vector<Row> rows_;
-  Lines mistakes_;
-  Outcome outcome_;
+  std::vector<std::string> cells_;  ///< this device's of each row
+  Lines mistakes_;                  ///< this device's; "" is none
+  Traffic measured_, closed_form_;
 };
 
 inline bool all_right(const std::vector<Outcome>& outcomes) {

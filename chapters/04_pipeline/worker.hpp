@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/basics/ranges.hpp"
 #include "engine/device/books/ledger.hpp"
 #include "engine/engines/sharded_engine.hpp"
 #include "engine/schedules/interpreter.hpp"

@@ -49,8 +49,7 @@ class Zero1 : public ShardedEngine {
     for (Replicated& w : weights_) {
       Sharded<0> mine = shard<0>(w);  // (D/N, F)    R → S0: what I have updated
       w = Replicated();
-      w = all_gather(std::move(mine));  // (D, F)    S0 → R
-      w.parameter().charge_to(Purpose::parameters);
+      w = as_parameter(all_gather(std::move(mine)));  // (D, F)    S0 → R
     }
   }
 

@@ -64,7 +64,7 @@ class AttentionByHeads : public Layer {
     if constexpr (std::same_as<L, Replicated>)
       return load_replicated(c, name);
     else {
-      constexpr int axis = detail::axis_of<L>;
+      constexpr int axis = axis_of<L>;
       const Index begin = which.begin * head_dim, end = which.end * head_dim;
       return L(group(), c.slice(name, axis, begin, end), c.shape(name), begin);
     }

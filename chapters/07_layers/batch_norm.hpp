@@ -4,6 +4,7 @@
 /// the rows of the batch, for each feature. It is LayerNorm turned around: features are free, and the batch
 /// costs the sums over the rows.
 
+#include "engine/device/layer_operations.hpp"
 #include "layer.hpp"
 
 namespace shard::layer_cuts {

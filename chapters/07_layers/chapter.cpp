@@ -84,6 +84,8 @@ int hold_all(Communicator& group, const std::string& only) {
       const Finding finding = find(layer, claim, expected, group, grid());
       if (prints) print_row(&claim == &layer.claims[0] ? layer.name : "", claim, finding);
       is_right = is_right && finding.is_as_claimed;
+      if (prints && !finding.is_as_claimed)
+        note_difference(fmt::format("{}, {}: not as claimed", layer.name, claim.axis));
     }
   }
   if (prints) print_foot(group.num_devices(), is_right);
@@ -93,14 +95,16 @@ int hold_all(Communicator& group, const std::string& only) {
 int parse_and_hold(Communicator& world, const std::vector<std::string>& words) {
   std::vector<std::string> names;
   for (const LayerCase& layer : all_layers()) names.push_back(layer.name);
-  std::string only;
+  std::string only, record;
   const bool goes_on = parse_options(
       world, "07_layers", words,
       "Chapter 07 of shardbook: along which axes a layer may be cut, what each cut sends, and what a naive\n"
       "cut computes instead",
-      {{"--only", "One layer instead of all", "NAME", names, &only}},
+      {{"--only", "One layer instead of all", "NAME", names, &only}, record_option(record)},
       "Exit code 0 when everything is as the table claims, otherwise 86.");
-  return goes_on ? hold_all(world, only) : 0;
+  if (!goes_on) return 0;
+  return run_recorded_command(world, record, "layers", only,
+                              [&](Communicator& group) { return hold_all(group, only); });
 }
 
 const RegisteredChapter chapter({.command = parse_and_hold});

@@ -4,6 +4,7 @@
 /// over the rows. Rows are free. A cut of the vocabulary costs three numbers a row: the largest element, the
 /// sum of the powers, and the label's element. No device ever holds a whole row.
 
+#include "engine/device/layer_operations.hpp"
 #include "engine/layers/tokens/cross_entropy.hpp"
 #include "layer.hpp"
 

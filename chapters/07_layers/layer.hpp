@@ -5,6 +5,7 @@
 
 #include <numeric>
 
+#include "engine/device/layer_operations.hpp"
 #include "engine/engines/sharded_engine.hpp"
 #include "engine/layers/arithmetic.hpp"
 #include "engine/layers/layout_of_rows.hpp"
@@ -41,7 +42,7 @@ class Layer : public ShardedEngine {
   /// A tensor that lies on the devices as `like` does. Elementwise functions keep the layout.
   template <Layout L>
   static L as(const L& like, Tensor local) {
-    return detail::relaid(std::move(local), like);
+    return relaid(std::move(local), like);
   }
   /// This device's part of the input, as L says.
   template <Layout L>
@@ -49,15 +50,15 @@ class Layer : public ShardedEngine {
     if constexpr (std::same_as<L, Replicated>)
       return Replicated(group(), std::move(x));
     else
-      return my_slice<detail::axis_of<L>>(std::move(x));
+      return my_slice<axis_of<L>>(std::move(x));
   }
   /// The index at which this device's slice begins; 0 for a whole tensor.
   template <Layout L>
   static Index place_of(const L& x) {
-    return detail::Access::place(x);
+    return shard::place_of(x);
   }
   /// A device's addend, taken for the sum: what some naive cuts do.
-  static Tensor addend_of(Partial p) { return detail::Access::take(std::move(p)); }
+  static Tensor addend_of(Partial p) { return held(std::move(p)); }
   /// This device's slice of a tensor whose slices follow one another in device order.
   template <int Axis>
   Sharded<Axis> my_slice(Tensor slice) {
@@ -72,7 +73,7 @@ class Layer : public ShardedEngine {
   /// Other rows at the same places in the batch. The width may differ.
   template <WholeRows L>
   static L rows_like(const L& x, Tensor rows) {
-    return detail::rows_like(std::move(rows), x);
+    return shard::rows_like(std::move(rows), x);
   }
   /// The gradient of a parameter that every device holds. Where the rows are cut, it is a sum over devices.
   Replicated summed(Replicated whole) { return whole; }
@@ -86,7 +87,7 @@ class Layer : public ShardedEngine {
 
   template <Layout L>
   static Placement layout_of() {
-    return std::same_as<L, Replicated> ? Placement::replicated() : Placement::sharded(detail::axis_of<L>);
+    return std::same_as<L, Replicated> ? Placement::replicated() : Placement::sharded(axis_of<L>);
   }
 
  private:

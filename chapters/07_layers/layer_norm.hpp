@@ -3,6 +3,7 @@
 /// LayerNorm (Ba et al. 2016): y = x̂ w + b with x̂ = (x − μ) r, where μ is the mean of a row's features and
 /// r = 1/√(their variance + ε). It can be cut as RMSNorm can: rows are free, features cost the row's sums.
 
+#include "engine/device/layer_operations.hpp"
 #include "layer.hpp"
 
 namespace shard::layer_cuts {

@@ -3,6 +3,7 @@
 /// The cell of an LSTM (Hochreiter and Schmidhuber 1997) on one device: for each token, the gates
 /// (i, f, g, o) = x W + h U, the cell c = σ(f) c + σ(i) tanh(g), and the output h = σ(o) tanh(c).
 
+#include "engine/device/layer_operations.hpp"
 #include "layer.hpp"
 
 namespace shard::layer_cuts {

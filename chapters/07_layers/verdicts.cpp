@@ -6,6 +6,7 @@
 #include <bit>
 #include <cmath>
 
+#include "engine/device/books/observer.hpp"
 #include "engine/proof/compare.hpp"
 #include "engine/weights/checkpoint.hpp"
 
@@ -54,8 +55,10 @@ Finding find(const LayerCase& layer, const Claim& claim, const Results& expected
              Arithmetic arithmetic) {
   const std::unique_ptr<Layer> cut = claim.make(group, arithmetic);
   ledger().reset();
+  note_section(fmt::format("{}, {}", layer.name, claim.axis), true);
   const std::map<std::string, Placed> results = placed_results(*cut, layer);
   const Traffic sent = ledger().traffic();
+  note_section("comparison", false);
   Finding finding;
   bool is_equal = true;
   for (const auto& [name, wanted] : expected) {

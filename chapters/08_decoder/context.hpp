@@ -39,9 +39,9 @@ class ContextDecoder : public SequenceDecoder<ContextKept> {
     const std::vector<Index> at = cut.positions(device_id());
     const auto [keys, values, at_keys] = cache().seen(b, kept.k, kept.v, at);
     if (b == 0) keys_ = (cut.first_position > 0 ? std::move(keys_) : KeysOnRing()).with(cut);
-    return detail::relaid(ring_attention(group(), kept.q.local(), keys.local(), values.local(), at, keys_,
-                                         all_heads(m_, cut.sequences), kept.softmax),
-                          kept.q);
+    return relaid(ring_attention(group(), kept.q.local(), keys.local(), values.local(), at, keys_,
+                                 all_heads(m_, cut.sequences), kept.softmax),
+                  kept.q);
   }
   AttentionGradientsOf<Sharded<0>, Sharded<0>> attention_backward(Sharded<0> dout, const Sharded<0>& o,
                                                                   const SequenceCut& cut,
@@ -49,8 +49,7 @@ class ContextDecoder : public SequenceDecoder<ContextKept> {
     auto [dq, dk, dv] = ring_attention_backward(group(), dout.local(), o.local(), kept.q.local(),
                                                 kept.k.local(), kept.v.local(), KeysOnRing().with(cut),
                                                 all_heads(m_, cut.sequences), kept.softmax);
-    return {detail::relaid(std::move(dq), kept.q), detail::relaid(std::move(dk), kept.k),
-            detail::relaid(std::move(dv), kept.v)};
+    return {relaid(std::move(dq), kept.q), relaid(std::move(dk), kept.k), relaid(std::move(dv), kept.v)};
   }
 
  private:

@@ -17,6 +17,7 @@
 /// `what` is a part of a block (blocks.hpp), or a name.
 
 #include "gradients.hpp"
+#include "vocabulary_loss.hpp"
 
 namespace shard::decoders {
 

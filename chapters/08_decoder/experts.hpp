@@ -27,7 +27,7 @@ class ExpertsDecoder : public LanguageModel {
     for (Index b = 0; b < m_.num_blocks; ++b)
       for_each_part(m_, [&](const auto& part) {
         auto& p = *part.of(block(b));
-        if constexpr (detail::Is<decltype(p), Owned>)
+        if constexpr (Is<decltype(p), Owned>)
           p = load_owned(c, part.name(m_, b), part_with(m_.experts, num_devices(), part.expert));
       });
   }
@@ -96,7 +96,7 @@ class ExpertsDecoder : public LanguageModel {
                                           static_cast<std::size_t>(mine.size()));
     }
     Owned for_expert(Tensor rows) const { return Owned::mine(group, std::move(rows)); }
-    static Sharded<0> like(Tensor rows, const Sharded<0>& f) { return detail::rows_like(std::move(rows), f); }
+    static Sharded<0> like(Tensor rows, const Sharded<0>& f) { return rows_like(std::move(rows), f); }
   };
 
   MyBlock& block(Index b) { return w_.blocks[static_cast<std::size_t>(b)]; }

@@ -30,7 +30,7 @@ Tensor answers(const Lay& lay, Tensor n, const Route& route, std::span<const Fee
   for (std::size_t i = 0; i < mine.size(); ++i) {
     kept.n.push_back(lay(gather_rows(n, route.rows[i])));                               // (t, D)
     const auto answer = feed_forward(kept.n[i], mine[i], how, kept.of.emplace_back());  // (t, D)
-    scatter_rows(detail::Access::tensor(answer), route.rows[i], y);
+    scatter_rows(held(answer), route.rows[i], y);
   }
   return y;
 }
@@ -45,7 +45,7 @@ std::pair<Tensor, std::vector<FeedForwardGradients<X, C, R>>> answers_backward(
     const X d = lay(gather_rows(dy, route.rows[i]));  // (t, D)
     dw.push_back(feed_forward_backward(d, kept.n[i], mine[i], how, std::move(kept.of[i])));
     kept.n[i] = X();
-    scatter_rows(detail::Access::take(std::exchange(dw.back().n, {})), route.rows[i], dn);
+    scatter_rows(held(std::exchange(dw.back().n, {})), route.rows[i], dn);
   }
   return {std::move(dn), std::move(dw)};
 }

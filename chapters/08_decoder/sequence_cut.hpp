@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/device/device.hpp"
+#include "engine/device/layer_operations.hpp"
 
 namespace shard::decoders {
 

@@ -39,7 +39,7 @@ struct T5Stage {
   /// A tensor without rows: the encoder's result in later passes of a generation, where it does not run.
   X nothing() const {
     const Shape none = {0, m.model_dim};
-    return detail::Access::make<X>(engine.group(), Tensor(none), none, engine.device_id());
+    return laid<X>(engine.group(), Tensor(none), none, engine.device_id());
   }
 
   /// ## Forward
@@ -50,7 +50,7 @@ struct T5Stage {
     if (!split.has(Side::decoder, device)) return x;
     kept.encoder.n = std::move(x.encoder);
     read(Side::decoder, x.decoder, kept);
-    if (!is_last()) x.encoder = detail::relaid(kept.encoder.n.local().clone(), kept.encoder.n);
+    if (!is_last()) x.encoder = relaid(kept.encoder.n.local().clone(), kept.encoder.n);
     return x;
   }
   /// The losses (T, 1), from the result of the last device's blocks.

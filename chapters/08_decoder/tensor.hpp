@@ -13,6 +13,7 @@
 /// keep are gathered again in the backward pass. This is the price for holding less.
 /// Builds on: 08_decoder/single.hpp.
 
+#include "decoder_block.hpp"
 #include "tensor_weights.hpp"
 #include "vocabulary_loss.hpp"
 
@@ -38,7 +39,7 @@ struct DividedHeads {
   }
   /// All rows: those that a device has, or S0 → R.
   static const Replicated& all_rows(const Replicated& x) { return x; }
-  template <detail::Is<Sharded<0>> Rows>
+  template <Is<Sharded<0>> Rows>
   Replicated all_rows(Rows&& x, SourceLine where = SourceLine::current()) const {
     return engine.all_gather(std::forward<Rows>(x), where);
   }

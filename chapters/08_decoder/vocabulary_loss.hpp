@@ -4,6 +4,7 @@
 /// its columns of the logits. The devices exchange three numbers a token: the largest logit, the sum of the
 /// powers, and the logit of the label. No device ever holds all logits.
 
+#include "engine/device/layer_operations.hpp"
 #include "engine/layers/tokens/cross_entropy.hpp"
 
 namespace shard::decoders {

@@ -28,19 +28,9 @@ using BlockEngine = MeshEngine<BlockAxes>;
 /// Block (i, j) of a matrix, on the device with the place i on rows and j on columns.
 using Block = OnMesh<BlockAxes, S<0>, S<1>>;
 
-/// The global shape of a product of blocks. \throws Error argument when the factors do not fit
-inline Shape product_of(const Block& a, const Block& b) {
-  return detail::product_shape(a.global_shape(), false, b.global_shape(), false);
-}
-inline Shape product_of(const Block& a, const Transposed<Block>& b) {
-  return detail::product_shape(a.global_shape(), false, b.matrix.global_shape(), true);
-}
-inline Shape product_of(const Transposed<Block>& a, const Block& b) {
-  return detail::product_shape(a.matrix.global_shape(), true, b.global_shape(), false);
-}
 /// The shape of this device's block of a matrix.
 inline Shape my_block_of(const Mesh& mesh, const Shape& global) {
-  return shape_of(ranges_after(Block::cuts(mesh), global));
+  return shape_after(Block::cuts(mesh), global);
 }
 
 template <class Product>

@@ -14,7 +14,7 @@ class Cannon {
   /// row of devices, and blocks of B along its column.
   Block operator()(BlockEngine& engine, const Block& a, const Block& b) const {
     const Square mesh(engine);
-    const Shape global = product_of(a, b);
+    const Shape global = product_shape(a, b);
     Circulating from_row(mesh.columns, mesh.i, a, 1), from_column(mesh.rows, mesh.j, b, 0);
     Tensor c(my_block_of(engine.mesh(), global));  // (m, n)
     for (int step = 0; step < mesh.size; ++step) {
@@ -29,7 +29,7 @@ class Cannon {
   /// A stays. B(k, j) comes along the column of devices, and block (i, k) of the result along the row.
   Block operator()(BlockEngine& engine, const Block& a, const Transposed<Block>& b) const {
     const Square mesh(engine);
-    const Shape global = product_of(a, b);
+    const Shape global = product_shape(a, b);
     Circulating from_column(mesh.rows, mesh.j, b.matrix, 0);
     Collecting c(mesh.columns, mesh.i, my_block_of(engine.mesh(), global), 1, global[1]);
     for (int step = 0; step < mesh.size; ++step) c.add_product(a.local(), transposed(from_column.next()));
@@ -40,7 +40,7 @@ class Cannon {
   /// B stays. A(i, k) comes along the row of devices, and block (k, j) of the result along the column.
   Block operator()(BlockEngine& engine, const Transposed<Block>& a, const Block& b) const {
     const Square mesh(engine);
-    const Shape global = product_of(a, b);
+    const Shape global = product_shape(a, b);
     Circulating from_row(mesh.columns, mesh.i, a.matrix, 1);
     Collecting c(mesh.rows, mesh.j, my_block_of(engine.mesh(), global), 0, global[0]);
     for (int step = 0; step < mesh.size; ++step) c.add_product(transposed(from_row.next()), b.local());

@@ -10,6 +10,7 @@
 /// them over the batch (Narayanan et al. 2021, section 3).
 /// Builds on: 09_mesh/data_tensor.hpp, 04_pipeline/pipeline.hpp.
 
+#include "engine/basics/ranges.hpp"
 #include "engine/schedules/staged_engine.hpp"
 #include "pipeline_part.hpp"
 

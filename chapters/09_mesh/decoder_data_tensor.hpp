@@ -122,7 +122,7 @@ class DecoderOnMesh : public MeshDecoder {
   static const OnDataTensor<R, T>& whole(const OnDataTensor<R, T>& w) {
     return w;
   }
-  template <detail::Slice Cut, class T>
+  template <Slice Cut, class T>
   OnDataTensor<R, T> whole(const OnDataTensor<Cut, T>& w, SourceLine where = SourceLine::current()) {
     return all_gather<data>(w, where);
   }
@@ -139,8 +139,9 @@ class DecoderOnMesh : public MeshDecoder {
   /// A gradient, P → R; or P → S, along the dimension that tensor does not cut.
   template <class T>
   void put(const std::string& name, On<P, T> dw, Gradients& gradients) {
+    constexpr int free_axis = axis_of<T> == 0 ? 1 : 0;
     if constexpr (is_sharded)
-      gradients.put(name, reduce_scatter < data, detail::axis_of<T> == 0 ? 1 : 0 > (std::move(dw)));
+      gradients.put(name, reduce_scatter<data, free_axis>(std::move(dw)));
     else
       gradients.put(name, all_reduce<data>(std::move(dw)));
   }

@@ -117,7 +117,7 @@ class DecoderParts {
 
  private:
   static constexpr bool has_context = Lies::Axes::template has<context>;
-  using KeyAddend = typename detail::KeyGradient<Rows<W<1>>, Rows<K>>::type;
+  using KeyAddend = KeyGradient<Rows<W<1>>, Rows<K>>;
   Communicator& ring() const { return mesh().axis(context::name); }
   AttentionHeads heads(const Tokens& t) const {
     return decoders::my_heads(m, mesh().axis(tensor::name), t.sequences);

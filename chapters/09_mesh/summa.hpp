@@ -41,7 +41,7 @@ class Summa {
   /// along its column. Then each device adds the product of the two to its block.
   Block operator()(BlockEngine& engine, const Block& a, const Block& b) const {
     Mesh& mesh = engine.mesh();
-    const Shape global = product_of(a, b);
+    const Shape global = product_shape(a, b);
     Tensor c(my_block_of(mesh, global));  // (m, n)
     for (const Panel& panel : panels_of(mesh, b.global_shape()[0])) {
       Tensor of_a = spread(mesh.axis(columns::name), a.local(), 1, panel.of_columns);  // (m, p)
@@ -56,7 +56,7 @@ class Summa {
   /// then has an addend of the panel of the result, and its row of devices adds them up where it belongs.
   Block operator()(BlockEngine& engine, const Block& a, const Transposed<Block>& b) const {
     Mesh& mesh = engine.mesh();
-    const Shape global = product_of(a, b);
+    const Shape global = product_shape(a, b);
     std::vector<Tensor> mine;
     for (const Panel& panel : panels_of(mesh, global[1])) {
       Tensor of_b = spread(mesh.axis(rows::name), b.matrix.local(), 0, panel.of_rows);  // (p, n)
@@ -72,7 +72,7 @@ class Summa {
   /// devices adds up the addends.
   Block operator()(BlockEngine& engine, const Transposed<Block>& a, const Block& b) const {
     Mesh& mesh = engine.mesh();
-    const Shape global = product_of(a, b);
+    const Shape global = product_shape(a, b);
     std::vector<Tensor> mine;
     for (const Panel& panel : panels_of(mesh, global[0])) {
       Tensor of_a = spread(mesh.axis(columns::name), a.matrix.local(), 1, panel.of_columns);  // (m, p)

@@ -4,6 +4,7 @@
 
 #include "08_decoder/vocabulary_loss.hpp"
 #include "axes.hpp"
+#include "engine/device/layer_operations.hpp"
 
 namespace shard::meshes {
 
@@ -36,24 +37,19 @@ Addend table_gradient(const L& d, const Tokens& t, Index vocabulary) {
 /// \name The loss
 /// Numbers of each token go over tensor alone, since other devices have other tokens.
 /// @{
-template <class L>
-requires detail::HasLetter<L, tensor, S<1>>
+template <HasLetter<tensor, S<1>> L>
 auto cross_entropy(L z, const Tokens& t, const Arithmetic& how, TokenSoftmax& kept) {
   const Index rows = z.global_shape()[0], first = z.ranges()[1].begin;
   Mesh& mesh = z.mesh();
   Tensor losses = decoders::divided_cross_entropy(std::move(z).local(), first, t, how, kept,
                                                   mesh.axis(tensor::name));  // (T, 1)
-  return claimed<detail::with_letter<L, tensor, R>>(mesh, std::move(losses), {rows, 1});
+  return claimed<with_letter<L, tensor, R>>(mesh, std::move(losses), {rows, 1});
 }
 /// dz (T, V/N).
-template <class L, class Table>
-requires(detail::HasLetter<L, tensor, R>&&
-             detail::HasLetter<Table, tensor, S<0>>) auto cross_entropy_backward(const L& dlosses,
-                                                                                 const Table& table,
-                                                                                 const Tokens& t,
-                                                                                 const Arithmetic& how,
-                                                                                 TokenSoftmax kept) {
-  return claimed<detail::with_letter<L, tensor, S<1>>>(
+template <HasLetter<tensor, R> L, HasLetter<tensor, S<0>> Table>
+auto cross_entropy_backward(const L& dlosses, const Table& table, const Tokens& t, const Arithmetic& how,
+                            TokenSoftmax kept) {
+  return claimed<with_letter<L, tensor, S<1>>>(
       dlosses.mesh(), shard::cross_entropy_backward(dlosses.local(), t, how, std::move(kept)),
       {dlosses.global_shape()[0], table.global_shape()[0]});
 }

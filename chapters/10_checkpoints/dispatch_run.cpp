@@ -90,6 +90,7 @@ int run_dispatched(Communicator& group, const std::string& command, const std::v
     options.push_back(
         {"--tokens", "How many to write, unless one ends the sequence (eos_token_id)", "N=32", {}, &number});
   }
+  options.push_back(record_option(arguments.record));
   if (!parse_options(group, "10_checkpoints " + command, words,
                      "Run a network by a map of modules and places", options,
                      "A device of the map is a process: -n says how many there are."))
@@ -99,7 +100,9 @@ int run_dispatched(Communicator& group, const std::string& command, const std::v
   if (request.params.empty()) throw Error(Code::usage, command + ": expected --params DIR, given none");
   arguments.params = request.params;
   const Variant variant = dispatched_by(request);
-  return command == "infer" ? infer(group, variant, arguments) : generate(group, variant, arguments);
+  return run_recorded_command(group, arguments.record, command, variant.name, [&](Communicator& recorded) {
+    return command == "infer" ? infer(recorded, variant, arguments) : generate(recorded, variant, arguments);
+  });
 }
 
 }  // namespace shard::checkpoints

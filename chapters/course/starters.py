@@ -28,7 +28,7 @@ def write(out, some, seed):
     part = out.with_name(out.name + ".part")
     shutil.rmtree(part, ignore_errors=True)
     try:
-        copy(part, last_chapter=max(e.chapter for e in some.values()))
+        copy(part, max(e.chapter for e in some.values()), [hole for e in some.values() for hole in e.holes])
         cut(part, some)
         redact_pages(part, some)
         note_what_needs_a_hole(part, some)
@@ -42,13 +42,16 @@ def write(out, some, seed):
         shutil.rmtree(part, ignore_errors=True)
 
 
-def copy(out, last_chapter):
-    """Copies the project's own files, without chapters after `last_chapter`."""
+def copy(out, last_chapter, holes):
+    """Copies the project's own files, without chapters after `last_chapter`. These must have the holes."""
     listed = subprocess.run(["git", "ls-files", "-z", *FOLDERS, *FILES], cwd=root, stdout=subprocess.PIPE)
     names = listed.stdout.decode().split("\0")[:-1]
     if listed.returncode or not names:  # an archive, not a clone
         all_paths = [p for top in (*FOLDERS, *FILES) for p in [root / top, *(root / top).rglob("*")]]
         names = [str(p.relative_to(root)) for p in all_paths if p.is_file() and "__pycache__" not in p.parts]
+    if unknown := {f"chapters/{hole.file}" for hole in holes} - {re.sub(OWN_CHAPTER, r"chapters/\1/", n) for n in names}:
+        fail(65, f"{sorted(unknown)[0]}: expected a file under version control, given one that git does not know: "
+                 "git add it")
     for name in names:
         place = re.sub(OWN_CHAPTER, r"chapters/\1/", name)
         chapter = re.match(r"chapters/(\d\d_\w+)/", place)
@@ -91,7 +94,14 @@ def shown(some):
     return [f"{hole.file} has {hole.name}, which {given(some)[hole]} needs: it shows much of {e.id}"
             for e in some.values() for hole in e.also if hole in given(some)] + \
            [f"chapters from {e.repeated_from} on repeat {e.id} with other types"
-            for e in some.values() if e.repeated_from and e.repeated_from <= last]
+            for e in some.values() if e.repeated_from and e.repeated_from <= last] + \
+           [f"{sentence}: it shows much of {e.id}" for e in some.values() for sentence in e.shown] + \
+           [f"the tests of {e.id} call {called}, too" for e in some.values() if (called := called_too(e, some))]
+
+
+def called_too(e, some):
+    """The exercises of a starter whose functions the tests of this one call: "05.2 and 05.3"."""
+    return " and ".join(other.id for other in some.values() if set(other.holes) & set(e.needs) and other.id != e.id)
 
 
 # ---- How a solution is recognised ------------------------------------------------------------------------
@@ -158,6 +168,8 @@ def redact_pages(out, some):
 
     def instead_of_span(span):
         code = re.sub(r"\s+", "", span[1])
+        if re.fullmatch(r"if\([^;]*\)", code):  # a condition alone is no solution
+            return span[0]
         is_call = len(code) > 15 and "(" in code and not code.endswith("()")
         of = next((exercise for line, exercise in lines.items() if is_call and code in line), "")
         return f"(the code of exercise {of})" if of else span[0]
@@ -192,18 +204,20 @@ def mend_links(out):
 def add_own_files(out, some, seed):
     own = here / "starter"
     shutil.copy(own / "not_done.hpp", out / "chapters/engine/not_done.hpp")
-    shutil.copy(own / "check", out / "check")
+    for name in ("check", "AGENTS.md"):
+        shutil.copy(own / name, out / name)
     for name, place in (("devcontainer.json", ".devcontainer"), ("classroom.yml", ".github/workflows")):
         (out / place).mkdir(parents=True)
         text = (own / name).read_text().replace("PACKAGES", " ".join(setup.packages + setup.recommended))
         (out / place / name).write_text(text)
-    shutil.copy(here / "holes.py", out / "chapters/holes.py")
+    for name in ("holes.py", "named_tests.py"):
+        shutil.copy(here / name, out / "chapters" / name)
     known = [known_to_students(e, seed) for e in some.values()]
     (out / "outside.json").write_text(json.dumps(outside_of_holes(out, some), indent=1) + "\n")
     (out / "exercises.json").write_text(json.dumps(known, indent=1))
     text = (own / "students.md").read_text().replace("](../../../", "](")
-    (out / "README.md").write_text(text + "".join(map(task_of, some.values())))
-    for name in ("check", "README.md"):  # the examples in them name an exercise of the starter
+    (out / "README.md").write_text(text + "".join(task_of(e, some) for e in some.values()))
+    for name in ("check", "README.md", "AGENTS.md"):  # the examples in them name an exercise of the starter
         path, first = out / name, next(iter(some))
         path.write_text(path.read_text().replace("CHAPTER_ID", first[:2]).replace("EXERCISE_ID", first))
 
@@ -226,17 +240,26 @@ def outside_of_holes(out, some):
 
 
 def known_to_students(e, seed):
-    tests = [f"{test} --seed {seed}" if seed and " train" in test else test for test in e.tests]
+    def seeded(test):
+        return f"{test} --seed {seed}" if seed and " train" in test else test
+    tests = list(map(seeded, e.tests))
+    prints, figures = ({seeded(test): value for test, value in of.items()} for of in (e.prints, e.figures))
     return {"id": e.id, "name": e.name, "chapter": e.chapter, "points": e.points, "hints": e.hints,
-            "tests": tests, "seed": int(seed or 0), "prints": e.prints}
+            "tests": tests, "seed": int(seed or 0), "prints": prints, "figures": figures}
 
 
-def task_of(e):
+def points_of(question):
+    return f"{question['points']} point{'s' * (question['points'] != 1)}"
+
+
+def task_of(e, some):
     functions = "\n".join(f"- `{hole.name}` in [{Path(hole.file).name}](chapters/{hole.file})"
                           for hole in e.holes)
-    questions = "\n".join(f"{i}. {q['text']}" for i, q in enumerate(e.questions, 1))
+    questions = "\n".join(f"{i}. {q['text']} ({points_of(q)})" for i, q in enumerate(e.questions, 1))
     page = f"chapters/{e.chapter}/README.md"
     chapter = f"Chapter: [{e.chapter}]({page}). " if (root / page).exists() else ""
+    called = called_too(e, some)
+    first = f"Its tests call {called}, too: they pass when these are written. " if called else ""
     return (f"## {e.id} {e.name}\n\n{e.points} points, about {e.minutes} minutes, {e.how_hard}. "
-            f"{chapter}You need above all {e.allowed}.\n\n"
-            f"{functions}\n\n{e.task.strip()}\n\nQuestions:\n\n{questions}\n\n")
+            f"{chapter}{first}You need above all {e.allowed}.\n\n"
+            f"{functions}\n\n{e.task.strip()}\n\nYou can then {e.goal}.\n\nQuestions:\n\n{questions}\n\n")

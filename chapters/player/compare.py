@@ -54,18 +54,34 @@ def different_values(right, wrong, at):
     return None
 
 
+def held_in_steps(run):
+    """For each step the bytes by purpose that its devices hold in the end."""
+    held = {}  # by section and device, after each event
+    for step in run.steps:
+        for item in step.items:
+            if (item.section, item.device) not in held:
+                section = run.record.devices[item.device][item.section]
+                held[item.section, item.device] = [dict(by_purpose) for by_purpose in section.bytes_held()]
+    return [{item.device: held[item.section, item.device][item.end] for item in step.items} for step in run.steps]
+
+
 def first_difference(right, wrong):
-    """The number of the first step that is not the same in both. None if all are."""
+    """The number of the first step that is not the same in both: in what is done, or else, if none is, in what is held.
+    None if all are."""
     numbers = range(max(len(right.steps), len(wrong.steps)))
-    return next((at for at in numbers if done_in_step(right, at) != done_in_step(wrong, at)
+    done = next((at for at in numbers if done_in_step(right, at) != done_in_step(wrong, at)
                  or different_values(right, wrong, at)), None)
+    if done is not None:
+        return done
+    pairs = zip(held_in_steps(right), held_in_steps(wrong))
+    return next((at for at, (held, other) in enumerate(pairs) if held != other), None)
 
 
 def difference_in_words(right, wrong):
     """Which step differs first, and what each run does there: a line each."""
     at = first_difference(right, wrong)
     if at is None:
-        return [f"No step of {len(right.steps)} differs."]
+        return [f"No step of {len(right.steps)} differs.", *difference_of_ends(right, wrong)]
     words = [words_of_step(run, at) or "The run has ended." for run in (right, wrong)]
     lines = [f"Step {at} is the first that differs."] + [
         f"{name}: {told}{place_of_step(run, at)}" for name, told, run in zip(("right", "wrong"), words, (right, wrong))]
@@ -74,11 +90,32 @@ def difference_in_words(right, wrong):
     return lines
 
 
+def difference_of_ends(right, wrong):
+    """How two runs end, if they do not end in the same way: the wrong one may differ behind the steps that are recorded."""
+    ends = [run.record.end for run in (right, wrong)]
+    if ends[0] == ends[1]:
+        return []
+    return [f"{name}: ends with code {end['code']}{', ' * bool(end.get('report'))}{end.get('report', '').partition(chr(10))[0]}"
+            for name, end in zip(("right", "wrong"), ends)]
+
+
+def detail_of_memory(right, wrong):
+    """The first purpose of which a device holds something else."""
+    for device, held in right.items():
+        for purpose, size in held.items():
+            if size != wrong[device][purpose]:
+                return f"Device {device} holds {size:,} bytes of {purpose} in the right run, and " \
+                       f"{wrong[device][purpose]:,} in the wrong one."
+    return ""
+
+
 def detail(right, wrong, at):
     """What differs in a step that one sentence tells for both runs."""
     steps = [done_in_step(run, at) for run in (right, wrong)]
     if steps[0] == steps[1]:
-        device, a, b = different_values(right, wrong, at)
+        if not (values := different_values(right, wrong, at)):
+            return detail_of_memory(*(held_in_steps(run)[at] for run in (right, wrong)))
+        device, a, b = values
         a, b = ("a number that is not finite" if value is None else f"{value:.6g}" for value in (a, b))
         return f"On device {device} a number is {a} in the right run, and {b} in the wrong one."
     devices = [device for (device, did), (_, other) in zip(steps[0][1], steps[1][1]) if did != other]

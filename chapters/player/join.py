@@ -49,7 +49,7 @@ class Page:
         self.lesson = lesson_of(self, root)
 
     def text(self, kind=""):
-        """The HTML. `kind`: " beside" for one of two runs."""
+        """The HTML. `kind`: " beside" for one of two runs, " framed" for a part of another page."""
         return filled("page.html", {
             "kind": kind, "title": html.escape(self.title()), "style": style(), "facts": html.escape(self.facts()),
             "end": self.end(), "sentences": self.list(), "record": embedded(self.trimmed()),
@@ -73,12 +73,22 @@ class Page:
         code, report = self.record.json["end"]["code"], self.record.json["end"].get("report", "")
         parts = []
         if code:
-            parts.append(f'<div id="report"><strong>The run failed with exit code {code}.</strong>'
-                         f"<pre>{html.escape(report)}</pre></div>")
+            at_once = "" if self.steps else ' class="reached"'
+            parts.append(f'<div id="report"{at_once}><strong>The run failed with exit code {code}.</strong>'
+                         f"<pre>{self.with_links(report)}</pre></div>")
         if self.has_more:
             parts.append(f'<p id="more" class="soft">'
                          f"These are the first {number(MOST)} steps of the run.</p>")
         return "".join(parts)
+
+    def with_links(self, report):
+        """The text of an error. Each FILE:LINE in it leads to the last step that is there."""
+        steps = {self.record.place(event.line): at for at, step in enumerate(self.steps) for item in step.items
+                 for event in item.waits + item.events if event.line is not None}
+        def linked(found):
+            at = steps.get(found[0])
+            return found[0] if at is None else f'<a href="#step={at}">{found[0]}</a>'
+        return re.sub(r"[\w./]+:\d+", linked, html.escape(report))
 
     def list(self):
         """All sentences, below the words of their group."""
@@ -191,7 +201,7 @@ def program(*modules):
     for name in modules:
         text = (PAGE / f"{name}.js").read_text("utf-8")
         text = re.sub(r'^import [^;]*? from "[^"]+";\n', "", text, flags=re.MULTILINE)
-        names = ", ".join(re.findall(r"^export (?:const|function) (\w+)", text, re.MULTILINE))
+        names = ", ".join(re.findall(r"^export (?:const|(?:async )?function) (\w+)", text, re.MULTILINE))
         text = re.sub(r"^export ", "", text, flags=re.MULTILINE)
         texts.append(f"const {{ {names} }} = (() => {{\n{text}return {{ {names} }};\n}})();\n")
     return "".join(texts).replace("</script", "<\\/script")

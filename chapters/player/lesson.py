@@ -45,7 +45,7 @@ class Lesson:
         """The number of devices, and what the run's program is given."""
         words = self.run.split()
         at = words.index("-n")
-        return int(words[at + 1]), [words[1], *(words[at + 2:] or ["train"])]
+        return int(words[at + 1]), [words[1], *(words[at + 2:] or (["train"] if self.variant else []))]
 
     def of(self, page):
         """What the page of a run shows of it: nothing of what does not fit the run."""
@@ -102,7 +102,7 @@ def lesson_of(page, root):
     if not path.is_file():
         return {"questions": [], "stops": []}
     lesson = Lesson(path)
-    is_of_it = (page.record.job.get("command"), page.record.job.get("variant")) == ("train", lesson.variant)
+    is_of_it = page.record.job.get("command") in ("train", "scenes") and page.record.job.get("variant", "") == lesson.variant
     return lesson.of(page) if is_of_it else {"questions": [], "stops": []}
 
 
@@ -113,11 +113,12 @@ def step_at(page, pattern):
     if words == ["peak"]:
         return max(page.peaks.values())[1] if page.peaks else None
     wanted = [word for word in words if word != "last"]
-    found = [at for at, step in enumerate(page.steps) if all(has(step, word) for word in wanted)]
+    found = [at for at, step in enumerate(page.steps) if all(has(page, step, word) for word in wanted)]
     return found[-1 if "last" in words else 0] if found else None
 
 
-def has(step, word):
+def has(page, step, word):
+    section = page.record.devices[step.items[0].device][step.items[0].section].name
     name, _, value = word.partition("=")
     if name == "device":
         return int(value) in step.devices
@@ -128,7 +129,7 @@ def has(step, word):
         return bool(functions & set(SENDS))
     if word in ("update", "exchange"):  # adam_update, an exchange
         return any(re.search(rf"[_ ]{word}$", name) for name in functions)
-    return word in {*functions, step.kind, step.context.get("phase"), step.context.get("block")}
+    return word in {*functions, step.kind, step.context.get("phase"), step.context.get("block"), f"section={section}"}
 
 
 def answer_of(page, at, asks):

@@ -16,7 +16,10 @@ SHOWN = ('<p class="run"><a href="runs/{name}.html">This run, played step by ste
          '<iframe class="run" loading="lazy" src="runs/{name}.html#light" title="a run of this chapter"></iframe>\n')
 TYPED = '<p class="run">To see this run step by step, type <code>{command} --play run.html</code>.</p>\n'
 PAIR = '<p class="run"><a href="runs/{name}.html">Both runs, the right one above the wrong one</a></p>\n'
+PLAYED = '<p class="run"><a class="train" href="play.html#{address}">▶ Run this in the browser</a></p>\n'
+COMMAND = re.compile(r'\./chapters/run (\d\d)((?: [^<\n#&]*?)?)\s*(?:&|#|<)')
 FAULT = re.compile(r'\$ \./chapters/run (\d\d) [^<\n]*--fault (\S+?)</div>')
+EDIT = re.compile(r"<!-- edit of: (\S+)\n(.*?)-->", re.S)
 EXHIBIT = re.compile(r"<p><code[^>]*>\./tests/mistakes/museum ([\w-]+)</code>")
 
 
@@ -41,7 +44,8 @@ def write_run(root, program, tour, file):
     devices, words = tour.words()
     with tempfile.TemporaryDirectory() as folder:
         record = Path(folder, "record.json")
-        subprocess.run([program, *words, "--steps", "1", "--record", record], check=True, stdout=subprocess.DEVNULL,
+        more = ["--steps", "1"] if "train" in words else []
+        subprocess.run([program, *words, *more, "--record", record], check=True, stdout=subprocess.DEVNULL,
                        env={**os.environ, "SHARDBOOK_DEVICES": str(devices)})
         file.write_text(run_of(record.read_text("utf-8"), root).text(), "utf-8")
 
@@ -51,7 +55,8 @@ def with_runs(body, name, tour, output):
     places = []
     if tour:
         is_there = (output / f"runs/{name}.html").is_file()
-        command = tour.run if "train" in tour.run else f"{tour.run} train"
+        is_complete = "train" in tour.run or "train" not in tour.words()[1]
+        command = tour.run if is_complete else f"{tour.run} train"
         shown = SHOWN.format(name=name) if is_there else TYPED.format(command=html.escape(command))
         places.append((end_of_block(body, body.index("./chapters/run")), shown))
     for found in FAULT.finditer(body):
@@ -62,6 +67,30 @@ def with_runs(body, name, tour, output):
     for place, shown in sorted(places, reverse=True):
         body = body[:place] + shown + body[place:]
     return body
+
+
+def edits_of(page, text):
+    """(the name of its pair, the file, what is edited and what runs then) of each edit of a page's "Try it"."""
+    return [(f"edit-{page}-{number}", *edit) for number, edit in enumerate(EDIT.findall(text), 1)]
+
+
+def with_edits(text, page, output):
+    """A page's Markdown, with the pairs that there are in the places of edits."""
+    names = iter([name for name, *_ in edits_of(page, text)])
+    return EDIT.sub(lambda _: pair_of(next(names), output).rstrip(), text)
+
+
+def with_play(body):
+    """A page's body with a link behind its first command, to the page that carries it out in the browser."""
+    if not (found := COMMAND.search(body)):
+        return body
+    words = found[2].split()
+    if "--save" in words:  # a page saves nothing
+        return body
+    if "-n" in words and not words[words.index("-n") + 2:] and found[1] not in ("00", "07", "10"):
+        words.append("train")
+    place = end_of_block(body, found.start())
+    return body[:place] + PLAYED.format(address="+".join([found[1], *words])) + body[place:]
 
 
 def pair_of(name, output):

@@ -3,6 +3,7 @@
 #include "cuda/gpu.hpp"
 #include "cuda/gpu_memory.hpp"
 #include "cuda/kernels/launch.hpp"
+#include "engine/device/layer_operations.hpp"
 #include "engine/device/runtime/operations/kernels.hpp"
 
 namespace shard::kernels {

@@ -1,11 +1,10 @@
 /// The matrix product, by cuBLAS.
 
-#include <cstring>
-
 #include "cuda/gpu.hpp"
 #include "cuda/gpu_memory.hpp"
 #include "cuda/kernels/launch.hpp"
 #include "cuda/success.hpp"
+#include "engine/device/books/ledger.hpp"
 #include "engine/device/runtime/operations/kernels.hpp"
 
 namespace shard::kernels {
@@ -14,35 +13,45 @@ namespace {
 
 using cuda::gpu;
 
-/// Rounds a float32 to its upper 16 bits: to the nearest, ties to even. Rows of `columns` numbers begin
-/// `distance` numbers apart in the result, with zeros between them.
+/// A float32 rounded to its upper 16 bits: to the nearest, ties to even.
+SHARDBOOK_KERNEL std::uint16_t bf16_of(float x) {
+  const auto bits = __builtin_bit_cast(std::uint32_t, x);
+  const bool is_finite = (bits & 0x7f800000U) != 0x7f800000U;
+  const std::uint32_t is_nan = (bits & 0x007fffffU) == 0 ? 0 : 1;
+  if (!is_finite)
+    return static_cast<std::uint16_t>(bits >> 16 | is_nan);  // its upper bits alone may be an infinity
+  return static_cast<std::uint16_t>((bits + 0x7fffU + (bits >> 16 & 1)) >> 16);
+}
+
 struct ToBf16 {
+  SHARDBOOK_KERNEL void operator()(Index i, const float* from, std::uint16_t* to) const {
+    to[i] = bf16_of(from[i]);
+  }
+};
+/// Rows of `columns` numbers, which begin `distance` numbers apart in the result, with zeros between them.
+struct RowsToBf16 {
   Index columns, distance;
 
   SHARDBOOK_KERNEL void operator()(Index i, const float* from, std::uint16_t* to) const {
     const Index row = i / distance, column = i - row * distance;
-    std::uint32_t bits = 0;
-    if (column < columns) std::memcpy(&bits, from + row * columns + column, sizeof bits);
-    const bool is_finite = (bits & 0x7f800000U) != 0x7f800000U;
-    const std::uint32_t is_nan = (bits & 0x007fffffU) == 0 ? 0 : 1;
-    to[i] = static_cast<std::uint16_t>((is_finite ? bits + 0x7fffU + (bits >> 16 & 1) : bits) >> 16);
-    if (!is_finite) to[i] |= static_cast<std::uint16_t>(is_nan);  // its upper bits alone may be an infinity
+    to[i] = column < columns ? bf16_of(from[row * columns + column]) : std::uint16_t{0};
   }
 };
 
-/// An operand of cuBLAS. For bf16 it is a rounded copy, since cuBLAS's own conversion from float32 is optional. A
-/// parameter keeps its copy. An operand that is in bf16 needs none.
+/// An operand of cuBLAS. For bf16 it is a rounded copy, since cuBLAS's own conversion from float32 is optional. The
+/// tensor keeps it: most are factors of several products. An operand that is in bf16 needs none.
 class Factor {
  public:
   explicit Factor(Operand o) : operand_(o) {
-    cuda::GpuStorage& storage = *cuda::storage(*o.tensor);
-    if (precision() != Precision::bf16 || o.columns_in_bf16 > 0 || (in_bf16_ = storage.in_bf16)) return;
-    const Index size = o.tensor->size();
-    const auto copy = std::make_shared<cuda::Workspace>(size * 2);
-    cuda::launch(ToBf16{size, size}, size, gpu().computation(), TensorMemory::data(*o.tensor),
-                 copy->data<std::uint16_t>());
-    in_bf16_ = copy;
-    if (storage.purpose() == Purpose::parameters) storage.in_bf16 = copy;
+    if (precision() != Precision::bf16 || o.columns_in_bf16 > 0) return;
+    std::shared_ptr<const cuda::Workspace>& kept = cuda::storage(*o.tensor)->in_bf16;
+    if (!kept) {
+      const auto copy = std::make_shared<cuda::Workspace>(o.tensor->size() * 2);
+      cuda::launch_elements(ToBf16(), o.tensor->size(), gpu().computation(), TensorMemory::data(*o.tensor),
+                            copy->data<std::uint16_t>());
+      kept = copy;
+    }
+    in_bf16_ = kept;
   }
   const void* data() const {
     if (in_bf16_) return in_bf16_->data<std::uint16_t>();
@@ -70,6 +79,7 @@ void product(Operand a, Operand b, Tensor& c, Extents e, float keep) {
                                       : precision() == Precision::bf16 ? CUBLAS_COMPUTE_32F
                                                                        : CUBLAS_COMPUTE_32F_PEDANTIC;
   const float one = 1.0F;
+  cuda::stay_below_full_queue();
   if (e.count == 1)
     SHARDBOOK_CHECK(cublasGemmEx_64(gpu().blas(), right.order(), left.order(), e.n, e.m, e.k, &one,
                                     right.data(), type, right.row_length(), left.data(), type,
@@ -84,7 +94,7 @@ void product(Operand a, Operand b, Tensor& c, Extents e, float keep) {
 
 void to_bf16(const Tensor& matrix, Tensor& pairs) {
   const Index distance = 2 * pairs.extent(1);
-  cuda::launch(ToBf16{matrix.extent(1), distance}, matrix.extent(0) * distance, gpu().computation(),
+  cuda::launch(RowsToBf16{matrix.extent(1), distance}, matrix.extent(0) * distance, gpu().computation(),
                TensorMemory::data(matrix), reinterpret_cast<std::uint16_t*>(TensorMemory::data(pairs)));
 }
 

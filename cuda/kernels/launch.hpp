@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "cuda/gpu.hpp"
 #include "cuda/success.hpp"
 #include "engine/device/split.hpp"
 
@@ -93,6 +94,7 @@ struct OfRows {
 template <class Kernel, class... Args>
 void launch(Kernel kernel, Index n, cudaStream_t stream, Args... args) {
   if (n == 0) return;
+  stay_below_full_queue();
   cudaGetLastError();  // discards an earlier call's error, which has been handled
   launch_kernel(kernel, n, stream, args...);
   SHARDBOOK_CHECK(cudaGetLastError());
@@ -122,6 +124,17 @@ struct FourOf<float*> {
   Four four = *place;
   SHARDBOOK_KERNEL FourOf(float* t, Index i) : place(reinterpret_cast<Four*>(t) + i) {}
   SHARDBOOK_KERNEL float* argument() { return four.elements; }
+  SHARDBOOK_KERNEL void write() const { *place = four; }
+};
+template <>
+struct FourOf<std::uint16_t*> {
+  struct alignas(8) FourHalves {
+    std::uint16_t elements[4];
+  };
+  FourHalves* place;
+  FourHalves four = {};  // a kernel writes it, and reads none
+  SHARDBOOK_KERNEL FourOf(std::uint16_t* t, Index i) : place(reinterpret_cast<FourHalves*>(t) + i) {}
+  SHARDBOOK_KERNEL std::uint16_t* argument() { return four.elements; }
   SHARDBOOK_KERNEL void write() const { *place = four; }
 };
 template <class Kernel>

@@ -38,16 +38,15 @@ Task all_to_all(Call& call) {
   Tensor& t = call.tensor;
   const int split_axis = call.request.axis, concat_axis = call.request.concat_axis;
   const std::vector<Range>& mine = call.slices;
-  std::vector<Index> sizes;
-  for (const Range& r : mine) sizes.push_back(r.size());
   call.announce(MayDiffer::along(concat_axis));
-  call.exchange_counts(sizes);
+  call.exchange_counts();
   co_await call.agreement();
   co_await call.messages();
   if (call.devices() == 1) co_return;
 
   const Arrivals incoming = arrivals(call, t.shape(), split_axis, concat_axis);
   std::vector<Range> parts = mine;
+  std::vector<Index> sizes(parts.size());
   const Index of_one = num_elements(with_extent(t.shape(), split_axis, 1));
   for (std::size_t d = 0; d < parts.size(); ++d) {
     parts[d] = {mine[d].begin * of_one, mine[d].end * of_one};

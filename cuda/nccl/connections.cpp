@@ -171,8 +171,11 @@ void check_connections() {
     if (state != ncclSuccess) failure = state;
   });
   if (failure == ncclSuccess) return;
-  throw Error(Code::lost, fmt::format("device {}: expected every device to be there, given NCCL's {}: {}",
-                                      this_device(), ncclGetErrorString(failure), ncclGetLastError(nullptr)));
+  const bool is_lost = failure == ncclRemoteError;
+  throw Error(is_lost ? Code::lost : Code::internal,
+              fmt::format("device {}: expected {}, given NCCL's {}: {}", this_device(),
+                          is_lost ? "every device to be there" : "NCCL to go on", ncclGetErrorString(failure),
+                          ncclGetLastError(nullptr)));
 }
 
 std::vector<std::pair<std::string, cudaStream_t>> streams() {

@@ -10,6 +10,7 @@
 #include "cuda/gpu_memory.hpp"
 #include "cuda/nccl/connections.hpp"
 #include "cuda/success.hpp"
+#include "engine/device/books/ledger.hpp"
 #include "engine/device/runtime/collective_bodies.hpp"
 #include "engine/device/runtime/notes.hpp"
 

@@ -1,2 +1,2 @@
 // Formulas as large as the text around them.
-MathJax.Hub.Config({ SVG: { scale: 86 } });
+MathJax.Hub.Config({ SVG: { scale: 86 }, messageStyle: "none" });

@@ -17,15 +17,18 @@
     await Promise.all([load("lunr.js"), load("search_index.js")]);
     return lunr(function () {
       this.field("title", { boost: 10 });
+      this.field("asked", { boost: 10 });  // the words of people whose question a section answers
       this.field("text");
-      searchIndex.forEach(([, title, text], id) => this.add({ id, title, text }));
+      searchIndex.forEach(([, title, text, asked], id) => this.add({ id, title, text, asked },
+        { boost: asked ? 3 : text ? 1 : 0.2 }));  // a question's answer; a section; a name of the reference
     });
   }
   function find(lunrIndex, words) {
-    return lunrIndex.query((query) => words.forEach((word) => {
-      query.term(word, { boost: 10 });
-      query.term(word, { wildcard: lunr.Query.wildcard.TRAILING, usePipeline: false });
-    })).slice(0, 20).map(({ ref }) => searchIndex[ref]);
+    return lunrIndex.query((query) => {
+      words.forEach((word) => query.term(lunr.tokenizer(word), { boost: 10 }));
+      words.filter((word) => word.includes("_")).forEach((word) => query.term(word.split("_").filter(Boolean)));
+      query.term(words.at(-1), { wildcard: lunr.Query.wildcard.TRAILING, usePipeline: false });  // is being typed
+    }).slice(0, 20).map(({ ref }) => searchIndex[ref]);
   }
   function entry([url, title, text], words) {
     const link = Object.assign(document.createElement("a"), { href: url, textContent: title });
@@ -35,7 +38,7 @@
     return link;
   }
   async function search(box, results) {
-    const words = box.value.toLowerCase().split(/\s+/).filter(Boolean);
+    const words = box.value.toLowerCase().split(/[^\p{L}\p{N}_]+/u).filter(Boolean);
     index ??= makeIndex();
     const found = words.length ? find(await index, words) : [];
     results.replaceChildren(...found.map((section) => entry(section, words)));

@@ -4,7 +4,7 @@ import html
 import re
 import subprocess
 
-from page import code_lines, diff_lines, page_name
+from markdown_page import code_lines, diff_lines, page_name
 
 
 def bases(path):

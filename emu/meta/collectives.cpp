@@ -148,7 +148,7 @@ Task all_to_all(Call& call) {
   const int split_axis = call.request.axis, concat_axis = call.request.concat_axis;
   const std::vector<Range>& mine = call.slices;
   call.announce(MayDiffer::along(concat_axis), is_written(call.tensor));
-  call.exchange_counts(sizes_of(mine));
+  call.exchange_counts();
   co_await call.agreement();
   co_await call.messages();
   if (call.devices() == 1) co_return;

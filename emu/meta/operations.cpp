@@ -2,6 +2,7 @@
 
 #include "emu/meta/memory.hpp"
 #include "engine/device/books/memory.hpp"
+#include "engine/device/layer_operations.hpp"
 #include "engine/device/runtime/operations/axis_cuts.hpp"
 #include "engine/device/runtime/operations/kernels.hpp"
 #include "engine/device/runtime/operations/top_k.hpp"

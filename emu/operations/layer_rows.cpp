@@ -4,6 +4,7 @@
 
 #include "emu/operations/host_memory.hpp"
 #include "emu/operations/vectors.hpp"
+#include "engine/device/layer_operations.hpp"
 #include "engine/device/runtime/operations/kernels.hpp"
 
 namespace shard::kernels {

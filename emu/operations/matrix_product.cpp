@@ -74,11 +74,10 @@ int blas_size(Index extent) {
 void product(Operand a, Operand b, Tensor& c, Extents e, float keep) {
   auto row_length = [](Operand o) { return blas_size(o.shape().back()); };
   const Rounded left(a), right(b);
-  const emu::ProductLibrary& library = emu::product_library();
   for (Index i = 0; i < e.count; ++i)
-    library.multiply({a.is_transposed, b.is_transposed, blas_size(e.m), blas_size(e.n), blas_size(e.k),
-                      left.data() + i * e.m * e.k, row_length(a), right.data() + i * e.k * e.n, row_length(b),
-                      keep, TensorMemory::data(c) + i * e.m * e.n});
+    emu::multiply({a.is_transposed, b.is_transposed, blas_size(e.m), blas_size(e.n), blas_size(e.k),
+                   left.data() + i * e.m * e.k, row_length(a), right.data() + i * e.k * e.n, row_length(b),
+                   keep, TensorMemory::data(c) + i * e.m * e.n});
 }
 
 void to_bf16(const Tensor& matrix, Tensor& pairs) {

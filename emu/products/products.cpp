@@ -16,7 +16,11 @@ namespace {
 struct Choice {
   ProductLibrary library;
   std::string remark;
+  std::optional<ProductLibrary> of_small = {};  ///< of products that are small, where it is another library
 };
+
+/// A product of at most so many multiplications is small.
+constexpr std::int64_t most_of_small = std::int64_t{1} << 21;
 
 const char* given(const char* variable) {
   const char* value = std::getenv(variable);
@@ -58,8 +62,13 @@ Choice choose() {
   if (std::optional<ProductLibrary> present = ProductLibrary::present()) return {*present, ""};
   if (const char* file = given("SHARDBOOK_PRODUCTS")) return load_blas(file, "as SHARDBOOK_PRODUCTS says");
   std::string remark;
-  if (const std::optional<ProductLibrary> onednn = load_onednn(remark)) return {*onednn, ""};
-  return load_blas(SHARDBOOK_CBLAS, remark);
+  const std::optional<ProductLibrary> onednn = load_onednn(remark);
+  if (!onednn) return load_blas(SHARDBOOK_CBLAS, remark);
+  const Processor here = this_processor();
+  if (!here.is_amd || here.instructions != Instructions::avx2) return {*onednn, ""};
+  const std::optional<ProductLibrary> blas = with_best_kernels(SHARDBOOK_CBLAS, remark);
+  if (!blas || blas->by_model() != ByModel::openblas || !is_exact(*blas)) return {*onednn, ""};
+  return {*blas, remark, onednn};
 }
 
 const Choice& choice() {
@@ -97,13 +106,22 @@ std::optional<ProductLibrary> with_best_kernels(const std::string& file, std::st
   return ProductLibrary::load(file, {}, apart);
 }
 
-const ProductLibrary& product_library() {
-  return choice().library;
+void multiply(const MatrixProduct& p) {
+  const Choice& c = choice();
+  const bool is_small = std::int64_t{p.m} * p.k * p.n <= most_of_small;
+  (c.of_small && is_small ? *c.of_small : c.library).multiply(p);
+}
+
+std::vector<ProductLibrary> product_libraries() {
+  std::vector<ProductLibrary> all = {choice().library};
+  if (choice().of_small) all.push_back(*choice().of_small);
+  return all;
 }
 
 std::string about_products() {
   const Choice& c = choice();
   std::string text = c.library.text();
+  if (c.of_small) text += fmt::format(", small ones by {}", c.of_small->text());
   const Instructions instructions = this_processor().instructions;
   if (instructions != Instructions::baseline)
     text += fmt::format(", on a processor with {}", name_of(instructions));

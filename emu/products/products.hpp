@@ -7,8 +7,11 @@
 
 namespace shard::emu {
 
-/// What makes the products of this process; chosen at the first call. \throws Error missing where no library is
-const ProductLibrary& product_library();
+/// Makes a product by the library of this process, which is chosen at the first call; a small one by another library where
+/// that is quicker. \throws Error missing where no library is
+void multiply(const MatrixProduct& product);
+/// The libraries of this process: that of large products, and of small ones where it is another.
+std::vector<ProductLibrary> product_libraries();
 /// "OpenBLAS 0.3.21, SkylakeX kernels, on a processor with AVX-512 (it would have chosen Prescott)"
 std::string about_products();
 /// Libraries that may be installed, by their file names: the one that the build found, oneDNN, BLIS.

@@ -34,7 +34,7 @@ int source_of_mine(MPI_Comm group, int to) {
 /// program changes no floor.
 const std::vector<emu::ProductLibrary>& installed_libraries() {
   static const auto* all = [] {
-    auto* found = new std::vector<emu::ProductLibrary>{emu::product_library()};
+    auto* found = new std::vector<emu::ProductLibrary>{emu::product_libraries()};
     std::string remark;
     for (const std::string& file : emu::known_libraries()) {
       const std::optional<emu::ProductLibrary> library = emu::with_best_kernels(file, remark, /*apart=*/true);

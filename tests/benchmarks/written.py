@@ -6,7 +6,7 @@ from pathlib import Path
 from setup import fail
 
 ROOT = Path(__file__).resolve().parents[2]
-FIGURES = ROOT / "docs/site/performance.json"
+FIGURES = ROOT / "docs/site/drawings/performance.json"
 PAGES = [ROOT / "docs/performance.md", ROOT / "docs/performance_of_variants.md"]
 
 

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <thread>
 
+#include "engine/device/books/ledger.hpp"
 #include "engine/device/runtime/watchdog/control_plane.hpp"
 #include "tests/harness/catch.hpp"
 #include "tests/harness/devices.hpp"

@@ -2,10 +2,12 @@
 """course_test.py BUILD: holes, exercises and starter repositories. BUILD has the chapters' programs: with the
 solutions in them, every public test must pass."""
 import contextlib
+import copy
 import dataclasses
 import io
 import json
 import os
+import random
 import re
 import shutil
 import subprocess
@@ -20,21 +22,26 @@ from unittest import mock
 root = Path(__file__).resolve().parents[2]
 build = Path(sys.argv.pop(1)).resolve()
 course = root / "chapters/course"
-sys.path[:0] = [str(course), str(root / "chapters")]
+sys.path[:0] = [str(course / "grading"), str(course), str(root / "chapters")]
 sys.dont_write_bytecode = True
+import setup
+setup.player()
 import compiler
 import exercises
+import join
+import runs
 import starters
+import talk
 from holes import Hole, Misplaced, additions, outside, with_include
 
 ALL = exercises.read_all()
 SCHEDULES = "engine/schedules/schedules.hpp"  # each function is another engine's
 
 
-def solved():
-    """The script `solved`, as a module."""
-    loader = SourceFileLoader("solved", str(root / "tests/course/solved"))
-    module = module_from_spec(spec_from_loader("solved", loader))
+def script(path):
+    """A script as a module."""
+    loader = SourceFileLoader(Path(path).name, str(root / path))
+    module = module_from_spec(spec_from_loader(loader.name, loader))
     with mock.patch("setup.main"):
         loader.exec_module(module)
     return module
@@ -144,6 +151,8 @@ class Exercises(unittest.TestCase):
         for old, new, said in (
                 ('id = "04.1"', 'id = "05.1"', "05.1: id: expected 04.1 or another number, given 05.1"),
                 ('id = "04.2"', 'id = "04.1"', "04.1: expected one exercise of this id, given two"),
+                ('goal = "read and', 'aim = "read and', "04_pipeline.toml: goal: expected a text, given nothing"),
+                ('goal = "write a schedule', 'gaol = "write a schedule', "04.1: goal: expected a text, given nothing"),
                 ("points = 4", "points = 0", "04.1: points: expected a number above 0, given 0"),
                 ("points = 4", 'points = "4"', "04.1: points: expected a number, given 4"),
                 ("difficulty = 1", "difficulty = 4", "04.1: difficulty: expected 1, 2 or 3, given 4"),
@@ -157,8 +166,12 @@ class Exercises(unittest.TestCase):
                  "schedules.hpp: expected one function .*, given 0"),
                 ("engine/schedules/schedules.hpp: inline Work gpipe", "none.hpp: gpipe",
                  "04.1: a hole: expected a file of chapters/, given none.hpp"),
-                ('prints = { "4 train', 'prints = { "5 train',
+                ('prints."4 train', 'prints."5 train',
                  "04.1: prints: expected a test of the exercise, given 5 train"),
+                ('prints."4 train', 'figures."4 train',
+                 "04.1: figures: expected bytes sent, messages and bytes held, given a text"),
+                ('tests = ["2 train --variant gpipe', 'tests = ["2 train --variant gpip',
+                 "04.1: a test: expected a variant that 04_pipeline has, given --variant gpip"),
                 ('tests = ["2 train', 'tests = ["train',
                  "04.1: a test: expected a number of devices, .* given train"),
                 ("rubric = [", "rubrics = [",
@@ -188,6 +201,7 @@ class Starters(unittest.TestCase):
             self.assertIn(f"## {e.id} {e.name}", (self.out / "README.md").read_text())
         self.assertIn("(After exercise 04.1.) In `engine/schedules/schedules.hpp`, function `gpipe`",
                       (self.out / "chapters/04_pipeline/README.md").read_text())
+        self.assertIn("`./check EXERCISE_ID`".replace("EXERCISE_ID", "00.1"), (self.out / "AGENTS.md").read_text())
         self.assertFalse((self.out / "chapters/course").exists() or (self.out / ".git").exists())
         self.assertEqual(sorted(p.name for p in self.scratch.iterdir() if p.name.startswith("all")), ["all"])
 
@@ -201,14 +215,14 @@ class Starters(unittest.TestCase):
     def test_a_later_chapter_is_not_there(self):
         out = self.scratch / "some"
         self.assertEqual(run(course / "make", out, "--exercises", "02.1,03")[:2],
-                         (0, f"{out}: 5 exercises, 44 points, about 4 hours\n"))
+                         (0, f"{out}: 5 exercises, 44 points, about 4 hours\nthe tests of 03.1 call 03.2, too\n"))
         self.assertEqual([p.name for p in sorted(out.glob("chapters/[0-9]*"))],
                          ["00_collectives", "01_single_device", "02_data_parallel", "03_tensor_parallel"])
         self.assertNotIn("not_done", (out / "chapters/01_single_device/single_device.hpp").read_text())
 
     def test_each_alone_pairs_and_weeks(self):
         """Starters have what the tests of their exercises need. (`solved` runs the tests of all of them.)"""
-        for ids in solved().sets_of(ALL):
+        for ids in script("tests/course/solved").sets_of(ALL):
             with tempfile.TemporaryDirectory() as folder:
                 out = Path(folder)
                 for hole in {hole for e in ALL.values() for hole in e.holes + e.also}:
@@ -233,7 +247,10 @@ class Starters(unittest.TestCase):
         out = self.scratch / "shown"
         for ids, said in (
                 ("02.1,06.1", "06_fully_sharded/zero1.hpp has backward_rows, which 06.1 needs: it shows much of 02.1\n"),
-                ("01.2,02.1", "chapters from 02_data_parallel on repeat 01.2 with other types\n")):
+                ("01.2,02.1", "chapters from 02_data_parallel on repeat 01.2 with other types\nengine/workloads/mlp/mlp.cpp has "
+                 "UnshardedMlp::backward, which all chapters are compared with: it shows much of 01.2\n"),
+                ("05", "the tests of 05.1 call 05.2 and 05.3, too\nthe tests of 05.2 call 05.1 and 05.3, too\n"
+                 "the tests of 05.3 call 05.1 and 05.2, too\n")):
             code, text, err = run(course / "make", out, "--exercises", ids)
             self.assertEqual((code, err, text[text.index("\n") + 1:]), (0, "", said))
             shutil.rmtree(out)
@@ -248,14 +265,19 @@ class Starters(unittest.TestCase):
     def test_a_page_loses_the_block_with_a_solution(self):
         page = self.scratch / "pages/page.md"
         page.parent.mkdir()
-        page.write_text("Before: `matmul(dz,\ntransposed(block.w0))` and `wants_input_grad()`.\n\n```cpp\nint a;\n"
+        page.write_text("Before: `matmul(dz,\ntransposed(block.w0))` and `if (wants_input_grad())`.\n\n```cpp\nint a;\n"
                         "Partial dx = matmul(dz, transposed(block.w0));  // P\n```\n\n```cpp\nint b;\n"
                         "Gradients gradients;\n```\n[a link](none.md) and [another](#here)\n")
         starters.redact_pages(page.parent, ALL)
         starters.mend_links(page.parent)
-        self.assertEqual(page.read_text(), "Before: (the code of exercise 03.2) and `wants_input_grad()`.\n\n"
+        self.assertEqual(page.read_text(), "Before: (the code of exercise 03.2) and `if (wants_input_grad())`.\n\n"
                          "(Exercise 03.2: yours to write.)\n\n```cpp\nint b;\nGradients gradients;\n```\n"
                          "a link and [another](#here)\n")
+
+    def test_a_chapter_that_git_does_not_know(self):
+        with refused(self, 65) as said:
+            starters.copy(self.scratch / "unknown", "12", [Hole("12_mine/mine.hpp", "int a()")])
+        self.assertIn("chapters/12_mine/mine.hpp: expected a file under version control", said.getvalue())
 
     def test_bad_words(self):
         for words, code, said in ((("--exercises", "99", "x"), 64, "--exercises: expected ids .*, given 99"),
@@ -266,8 +288,8 @@ class Starters(unittest.TestCase):
             self.assertEqual(job[:2], (code, ""))
             self.assertRegex(job[2], f"^error: .*{said}")
 
-    def checked(self, out, programs, *words):
-        """The output of ./check in a starter whose programs are already built."""
+    def checked(self, out, programs, *words, ninja=""):
+        """The output of ./check in a starter whose programs are already built. `ninja`: what that does instead."""
         (out / "build").mkdir(exist_ok=True)
         for name, text in (("build.ninja", ""), ("CMakeCache.txt", "SHARDBOOK_TESTS:BOOL=OFF\n")):
             (out / "build" / name).write_text(text)
@@ -276,7 +298,8 @@ class Starters(unittest.TestCase):
         played = self.scratch / "bin"
         played.mkdir(exist_ok=True)
         for name in ("ninja", "dpkg-query"):
-            (played / name).write_text("#!/bin/sh\nshift 3; for name; do echo \"$name installed\"; done\n")
+            said = ninja if name == "ninja" else ""
+            (played / name).write_text(f"#!/bin/sh\n{said}shift 3; for name; do echo \"$name installed\"; done\n")
             (played / name).chmod(0o755)
         return run(out / "check", *words, env={**os.environ, "PATH": f"{played}:{os.environ['PATH']}"})
 
@@ -318,6 +341,15 @@ class Starters(unittest.TestCase):
         self.assertEqual(self.checked(out, build / "emu", "03.1")[2],
                          "chapters/engine/engines/loss.cpp: changed or missing; grading takes the project's own\n")
 
+    def test_what_does_not_compile_is_the_students(self):
+        out = self.scratch / "broken"
+        run(course / "make", out, "--exercises", "03.1")
+        for file, code in (("03_tensor_parallel/tensor_parallel.hpp", 86), ("engine/engines/loss.cpp", 70)):
+            said = f"echo \"../chapters/{file}:7:2: error: 'y' was not declared in this scope\"; exit 1\n"
+            ended = self.checked(out, build / "emu", "03.1", ninja=said)
+            self.assertEqual(ended[0], code, ended)
+            self.assertIn("'y' was not declared in this scope", ended[2])
+
     def test_wrong_results_do_not_pass(self):
         out, programs = self.scratch / "wrong", self.scratch / "programs"
         run(course / "make", out, "--exercises", "03.1")
@@ -344,7 +376,115 @@ class Starters(unittest.TestCase):
         self.assertEqual(code, 86)
         self.assertIn("expected: what no program prints", said)
         self.assertRegex(said, r"(?s)exact mode: .*\n    variant  .*column-row")
+        known[0] |= {"tests": ["3 train --steps 1"], "prints": {}}
+        for figures, told in (([21848, 4, 999999], ""), ([21849, 4, 999999], "sends most: expected 21,849, given 21,848"),
+                              ([21848, 9, 999999], "messages: expected 9, given 4"),
+                              ([21848, 4, 9999], "bytes held: expected at most 9,999, given 98,816")):
+            exercises_file.write_text(json.dumps([known[0] | {"figures": {"3 train --steps 1": figures}}]))
+            code, said, _ = self.checked(out, build / "emu", "03.1")
+            self.assertEqual(code, 86 if told else 0, said)
+            self.assertIn(told, said)
         self.assertNotRegex(said, "before training|##")
+
+
+class Exam(unittest.TestCase):
+    def test_programs_count_what_formulas_say(self):
+        exam = script("chapters/course/exam")
+        exam.PROGRAMS = build / "emu"
+        self.assertEqual(len(exam.QUESTIONS), 20)
+        for seed in ("a", "b"):
+            for question in exam.QUESTIONS:
+                [chapter] = [path.name for path in (build / "emu").glob(f"{question.chapter}_*")]
+                text, _, answer = exam.solved(question, exam.sizes_of(question, seed), chapter)
+                self.assertGreater(answer, 0, text)
+        wrong = dataclasses.replace(exam.QUESTIONS[0], formula="B*D*F")
+        with refused(self, 70) as said:
+            exam.solved(wrong, exam.sizes_of(wrong, "a"), "01_single_device")
+        self.assertIn("expected that B*D*F is ", said.getvalue())
+
+
+class Oral(unittest.TestCase):
+    """Questions for a talk, on a run of the solutions."""
+    def asked(self, exercise, student, *more):
+        """(words of the run, questions with answers, all that the run said)"""
+        program = build / "emu" / exercise.chapter
+        with tempfile.TemporaryDirectory() as folder:
+            record = Path(folder, "run.json")
+            for test in runs.largest([t for t in (*exercise.hidden, *exercise.tests) if runs.is_recorded(t)]):
+                devices, words = runs.words_of(test, student)
+                if run(root / "chapters/on_devices", devices, program, *words, "--record", record)[0] != 64:
+                    break
+            page = join.run_of(record.read_text(), root)
+        lines = {f"chapters/{hole.file}": {line: line for line in lines_of(hole)} for hole in exercise.holes}
+        return [devices, program, *words], talk.Talk(page, student, lines).asked
+
+    def test_each_exercise_has_three(self):
+        for e in ALL.values():
+            if not any(map(runs.is_recorded, e.tests)):
+                self.assertEqual(e.id, "10.1")
+                continue
+            words, asked = self.asked(e, "17")
+            self.assertEqual([question[-1] for question, _ in asked], ["?"] * 3, e.id)
+            self.assertNotRegex(str(asked), "None|what does it do", e.id)
+            if words[0] != "1" and e.id not in ("04.1", "04.2", "05.1", "05.3", "08.1"):  # these functions send nothing
+                file, _, _ = next(iter(e.holes)).file.rpartition("/")
+                self.assertRegex(asked[0][0], rf"line \d+ of chapters/(course/)?{file}/.*(send|reduce|gather|all_to_all|spread|collect|<)", e.id)
+
+    def test_answers_are_counted(self):
+        """By hand: 448 elements in chunks of 150, 149 and 149, of which a device sends all but one, and all but another."""
+        words = ["3", build / "emu/03_tensor_parallel", "train", "--layers", "4", "--batch", "7", "--steps", "1"]
+        with tempfile.TemporaryDirectory() as folder:
+            record = Path(folder, "run.json")
+            self.assertEqual(run(root / "chapters/on_devices", *words, "--record", record)[0], 0)
+            said = {student: run(course / "oral", record, "--student", str(student)) for student in (*range(20), 3)}
+            self.assertEqual([(code, err) for code, _, err in said.values()], [(0, "")] * 20)
+            self.assertEqual(run(course / "oral", record, "--student", "3")[1], said[3][1])
+            self.assertGreater(len({text for _, text, _ in said.values()}), 10)
+            for _, text, _ in said.values():
+                self.assertIn("*R, (7, 64). Before it: P. Devices 0–2 reduce ", text)
+                device, size = re.search(r"does device (\d) send.*\n\n +\*(\S+) bytes in 4 messages; .* together 7,168\.", text).groups()
+                self.assertIn(size, ("2,388", "2,392"))
+            self.left_out(words, next(text for _, text, _ in said.values() if "leaves out the call at line 59" in text))
+            out = Path(folder, "sheets")
+            self.assertEqual(run(course / "oral", record, "--out", out), (0, f"{out}/run.md\n", ""))
+            self.assertNotIn("*", (out / "run.md").read_text())
+            self.assertIn("1. ", (out / "run-answers.md").read_text())
+            self.refusals(Path(folder), json.loads(record.read_text()))
+
+    def left_out(self, words, text):
+        """What the answer says of a call that is left out is what happens."""
+        waiting, device, fault = re.search(r"\*Devices ([\d and]+) in this call, for device (\d)\..*`(--fault [^`]*)`", text).groups()
+        _, _, err = run(root / "chapters/on_devices", *words, *fault.split())
+        waiting = waiting.replace(" and", ",")
+        self.assertRegex(err, rf"devices {waiting} wait in all_reduce \(call \d+ at \S+:59\) for device {device}")
+
+    def refusals(self, folder, record):
+        record_without_events = copy.deepcopy(record)
+        for device in record_without_events["devices"]:
+            for section in device["sections"]:
+                section["events"] = []
+        for content, said in ((json.dumps(record_without_events), "expected calls or operations with a line, given none"),
+                              (json.dumps(record | {"version": 2}), "expected version 1, given 2"),
+                              (json.dumps({**record, "what": []}), "expected the fields of docs/record.md, given none"),
+                              ("{", "expected JSON, given"), (b"\xff", "expected a record, given no text")):
+            file = folder / "wrong.json"
+            file.write_bytes(content if isinstance(content, bytes) else content.encode())
+            code, out, err = run(course / "oral", file)
+            self.assertEqual((code, out, err.count("\n")), (65, "", 1))
+            self.assertIn(said, err)
+        for words, code, said in (([], 64, "expected folders or records"), (["none"], 65, "expected a submission or a record"),
+                                  (["a", "b", "--student", "1"], 64, "--student: expected one submission, given 2"),
+                                  ([file, "--out", folder], 65, "expected a folder that is new")):
+            found = run(course / "oral", *words)
+            self.assertEqual((found[0], found[1], found[2].count("\n")), (code, "", 1))
+            self.assertIn(said, found[2])
+
+
+def lines_of(hole):
+    text = exercises.source(hole.file).read_text()
+    begin, end = (text[:at].count("\n") + 1 for at in hole.body(text))
+    return range(begin, end + 1)
+
 
 
 class Pages(unittest.TestCase):
@@ -401,21 +541,24 @@ class Pages(unittest.TestCase):
             self.assertEqual(self.pages("--write"), (0, f"{name}: written\n", ""))
             self.assertTrue(path.read_text().endswith(f"\n\n{section}"))
 
-    def test_an_exercise_that_changes_is_noticed_on_both_pages(self):
-        with self.changed("chapters/course/exercises/04_pipeline.toml", "points = 4", "points = 5"):
-            code, _, err = self.pages()
-            self.assertEqual((code, re.findall(r"(\S+\.md):", err)),
-                             (86, ["chapters/04_pipeline/README.md", "docs/exercises.md"]))
+    def test_an_exercise_that_changes_is_noticed_on_its_pages(self):
+        pages = ["chapters/04_pipeline/README.md", "docs/exercises.md", "chapters/course/syllabus.md"]
+        for old, new, wrong in (("points = 4", "points = 5", pages[:2]), ("minutes = 15", "minutes = 20", pages),
+                                ('goal = "write', 'goal = "copy', pages[2:])):
+            with self.changed("chapters/course/exercises/04_pipeline.toml", old, new):
+                code, _, err = self.pages()
+                self.assertEqual((code, re.findall(r"(\S+\.md):", err)), (86, wrong))
 
     def test_a_chapter_without_exercises_has_no_section(self):
         file = "chapters/course/exercises/07_layers.toml"
         with self.changed(file, (root / file).read_text(), ""):
             code, out, _ = self.pages("--write")
             self.assertEqual((code, re.findall(r"(\S+\.md): written", out)),
-                             (0, ["chapters/07_layers/README.md", "docs/exercises.md"]))
+                             (0, ["chapters/07_layers/README.md", "docs/exercises.md", "chapters/course/syllabus.md"]))
             self.assertNotIn("xercises", (self.copy / "chapters/07_layers/README.md").read_text())
         shutil.copy(root / "chapters/07_layers/README.md", self.copy / "chapters/07_layers")
         shutil.copy(root / "docs/exercises.md", self.copy / "docs")
+        shutil.copy(course / "syllabus.md", self.copy / "chapters/course")
 
     def test_what_is_wrong_is_said(self):
         self.assertEqual(self.pages("x"), (64, "", "error: pages: expected --write or nothing, given x\n"))

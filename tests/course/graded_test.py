@@ -100,6 +100,23 @@ class Graded(unittest.TestCase):
         for text in (self.job.stdout, *map(self.why, SUBMISSIONS)):
             self.assertNotIn(secret, text)
 
+    def test_a_talk_is_on_the_students_own_program(self):
+        def talk(exercise, name):
+            job = subprocess.run([course / "oral", "--exercises", exercise, "--work", work, "--student", "17",
+                                  self.folder / name], capture_output=True, text=True)
+            return job.returncode, job.stdout, job.stderr.removeprefix(f"error: {self.folder / name}: ")
+        code, text, _ = talk("03.1", "adds")  # whose function stands two lines below that of the project
+        line = next(i for i, line in enumerate((self.folder / "adds/week 3/inner" / ENGINE).read_text().split("\n"), 1)
+                    if "x = all_reduce(" in line)
+        self.assertEqual(code, 0)
+        self.assertIn(f"1. Look at line {line} of {ENGINE}, `x = all_reduce(std::move(out));`", text)
+        code, text, _ = talk("03.1", "waits")
+        self.assertEqual(code, 0)
+        self.assertIn("it ended with code 82, deadlock: ", text)
+        self.assertEqual(talk("03.1", "untouched"), (65, "", "03.1: it is not done yet\n"))
+        self.assertEqual(talk("10.1", "solved"), (65, "", "10.1: its runs have no record\n"))
+        self.assertIn("03.1: it does not compile: ", talk("03.1", "adds what does not compile")[2])
+
     def test_nothing_is_left(self):
         self.assertEqual(sorted(p.name for p in work.iterdir()), ["lock", "scratch", "staff", "tree"])
         self.assertEqual(list((work / "scratch").iterdir()), [])

@@ -262,7 +262,7 @@ class Slurm(unittest.TestCase):
         folder = str(self.folder)
         of_slurm = {"SLURM_SUBMIT_DIR": folder, "SLURM_ARRAY_TASK_ID": str(number), "SLURM_ARRAY_TASK_MIN": "1",
                     "SLURM_ARRAY_TASK_COUNT": str(count)}
-        job = subprocess.run(["bash", course / "slurm.sh", *words], capture_output=True, text=True, cwd=folder,
+        job = subprocess.run(["bash", course / "grading/slurm.sh", *words], capture_output=True, text=True, cwd=folder,
                              env={**os.environ, **of_slurm, "AUTOGRADER": folder, "TMPDIR": folder})
         log = self.folder / "called"
         called = [json.loads(line)[0] for line in log.read_text().splitlines()] if log.exists() else []
@@ -277,7 +277,7 @@ class Slurm(unittest.TestCase):
             self.assertEqual((code, said), (0, ""))
             graded += [Path(word).name for word in called if "submissions" in word]
             given = dict(zip(called[::2], called[1::2]))
-            self.assertEqual((given["--seed"], given["--exercises"], given["--json"], given["--csv"]),
+            self.assertEqual((given["--seed"], given["--exercises"], given["--json"], given["--into"]),
                              ("word", "03", "out/%s.json", f"out/table-{number - 1}.csv"))
             self.assertFalse(Path(given["--work"]).exists())
         self.assertEqual(sorted(graded), ["a", "b", "c"])
@@ -286,6 +286,42 @@ class Slurm(unittest.TestCase):
     def test_wrong_words(self):
         self.assertEqual(self.task(1, "nowhere", "out", "word")[0], 64)
         self.assertEqual(self.task(1, "submissions")[0], 64)
+
+
+# ---- Gradebooks ------------------------------------------------------------------------------------------
+class Gradebook(unittest.TestCase):
+    CANVAS = ("Student,ID,SIS User ID,SIS Login ID,Section,Week 3 (47),Other\n    Points Possible,,,,,10,5\n"
+              '"Lovelace, Ada",1,u1,ada,A,,2\n"Doe, Bob",2,u2,bob,A,1,\nFay,3,u3,fay,A,2,\n')
+    POINTS = "submission,student,SIS Login ID,points,maximum\nada-1,Ada,ada,8,10\nbob-2,\"Doe, Bob\",,7.5,10\ncem,cem,,3,9\n"
+
+    def filled(self, points, export, column="Week 3 (47)"):
+        with tempfile.TemporaryDirectory() as folder:
+            for name, text in (("points.csv", points), ("export.csv", export)):
+                Path(folder, name).write_text(text)
+            job = subprocess.run([course / "gradebook", "points.csv", "export.csv", column, "out.csv"], cwd=folder,
+                                 capture_output=True, text=True)
+            out = Path(folder, "out.csv")
+            return job.returncode, job.stderr, out.read_text() if out.exists() else ""
+
+    def test_a_column_is_filled(self):
+        code, said, text = self.filled(self.POINTS, self.CANVAS)
+        self.assertEqual((code, said), (0, "export.csv: no row for cem\npoints.csv: nothing for Fay\n"))
+        self.assertEqual(text.splitlines(), ["Student,ID,SIS User ID,SIS Login ID,Section,Week 3 (47)",
+                                             "    Points Possible,,,,,10", '"Lovelace, Ada",1,u1,ada,A,8',
+                                             '"Doe, Bob",2,u2,bob,A,7.5', "Fay,3,u3,fay,A,2"])
+        moodle = "First name,Email address,Week 3 (Real)\nAda,a@x,-\n"
+        self.assertEqual(self.filled("submission,Email address,points\nweek-3-ada,a@x,4\n", moodle, "Week 3 (Real)"),
+                         (0, "", moodle.replace("-", "4")))
+
+    def test_what_does_not_fit(self):
+        for points, export, said in ((self.POINTS, self.CANVAS.replace("Week 3", "Week 4"), "expected the column Week 3"),
+                                     ("a,b\n1,2\n", self.CANVAS, "expected a table that grade wrote"),
+                                     (self.POINTS, self.CANVAS.replace("bob,A", "ada,A"), "expected one row for ada-1"),
+                                     ("submission,points\nx,1\n", self.CANVAS, "expected students of points.csv"),
+                                     (self.POINTS, self.CANVAS + "1,2,3,4,5,6,7,8\n", "as many cells")):
+            code, given, text = self.filled(points, export)
+            self.assertEqual((code, text), (65, ""))
+            self.assertIn(said, given.splitlines()[-1])
 
 
 # ---- The term's plan -------------------------------------------------------------------------------------
@@ -302,6 +338,18 @@ class Plan(unittest.TestCase):
         known = {i: e.points for i, e in exercises.read_all().items()}
         self.assertEqual(planned, known)
         self.assertIn(f"together have {sum(planned.values())} points", text)
+
+
+    def test_hours_beside_other_courses(self):
+        text, known = (course / "cs336.md").read_text(), exercises.read_all()
+        rows = re.findall(r"\|((?: \d\d\.\d,?)+) \| ([\d.]+) \|$", text, re.M)
+        self.assertEqual(len(rows), 9 + 4 + 5 + 4)
+        for ids, hours in rows:
+            minutes = sum(known[i].minutes for i in re.findall(r"\d\d\.\d", ids))
+            self.assertLess(abs(minutes - 60 * float(hours)), 6, ids)
+        ids, points, minutes = re.search(r"one week for all of it takes (.*?): (\d+) points, (\d+) minutes", text, re.S).groups()
+        some = [known[i] for i in re.findall(r"\d\d\.\d", ids)]
+        self.assertEqual([sum(e.points for e in some), sum(e.minutes for e in some)], [int(points), int(minutes)])
 
 
 # ---- The container ---------------------------------------------------------------------------------------

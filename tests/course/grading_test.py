@@ -7,13 +7,18 @@ import dataclasses
 import io
 import itertools
 import json
+import operator
 import os
+import random
 import re
 import subprocess
 import sys
 import tempfile
 import unittest
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
+from unittest import mock
 
 root = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(root / name) for name in ("chapters/course/grading", "chapters/course", "chapters")]
@@ -26,12 +31,14 @@ import numpy as np
 import class_view
 import exercises
 import judge
+import named_tests
 import problems
 import results
 import small_problems
 import shardbook_check as sb
 import submission
-from grading import Graded, Part, parts_of, tests_of
+import trees
+from grading import Graded, Grader, Part, parts_of, tests_of
 from problems import Asked, Test, settled
 
 ALL = exercises.read_all()
@@ -83,6 +90,33 @@ class Problems(unittest.TestCase):
             now = asked.problem.params
             self.assertTrue(any((first[key].values != now[key]).any() for key in now))
 
+    def test_files_are_full_in_each_problem(self):
+        """Two wrong rules, which differ from the right one only where a file is full, are noticed with any seed."""
+        def split(sizes, most, is_too_large, is_too_much):
+            files, opened = [], []
+            for i, size in enumerate(sizes):
+                if is_too_large(size, most):
+                    files.append([i])
+                elif is_too_much(sum(sizes[j] for j in opened) + size, most):
+                    files, opened = [*files, opened], [i]
+                else:
+                    opened.append(i)
+            return [file for file in [*files, opened] if file]
+        for seed, test in itertools.product(range(50), range(6)):
+            asked = Asked(tests_of(ALL["10.1"], str(seed))[test], "10_checkpoints")
+            sizes, most = asked.job["bytes"], asked.job["most"]
+            right = split(sizes, most, operator.gt, operator.gt)
+            for wrong in ((operator.ge, operator.gt), (operator.gt, operator.ge)):
+                self.assertNotEqual(split(sizes, most, *wrong), right, asked.test)
+        for most in (300, 1000, 100000):
+            sizes = named_tests.sizes_that_fill(most, random.Random(1), 20)
+            self.assertTrue(all(size % 4 == 0 for size in sizes))
+            for rule in (operator.gt, operator.ge):
+                files = split(sizes, most, operator.gt, rule)
+                said = named_tests.what_is_wrong({f"{i:03}": [f"t{j:02}" for j in file] for i, file in enumerate(files)},
+                                                 {f"t{i:02}": size for i, size in enumerate(sizes)}, most)
+                self.assertEqual(bool(said), rule == operator.ge, said)
+
     def test_steps_of_the_integer_optimizer(self):
         asked = Asked(Test("1 train --steps 2", "public", "word"), "01_single_device")
         before = dataclasses.replace(asked.problem, steps_before=0)
@@ -116,7 +150,9 @@ class Submissions(Folder):
                            ("// a \\\n b", "a line that goes on in the next"),
                            ("ledger().reset();", "`ledger`"), ("std::ofstream f;", "`ofstream`"),
                            ("SequenceParallel e(group());", "write the step yourself"),
-                           (" return open(); ", "`open`")):
+                           (" return open(); ", "`open`"),
+                           (" { auto fork = 0; } fork();", "`fork`"), (" fork(); auto fork = [] {};", "`fork`"),
+                           (" auto fork = [] {}; fork(); ::fork();", "`fork`")):
             with self.subTest(body=body):
                 self.assertIn(said, self.answer(body).refused)
 
@@ -252,8 +288,8 @@ class Box(Folder):
         self.assertIn("Read-only file system", ended.output)
 
     def test_limits(self):
-        for text, limits, said in (("sleep 60", {"seconds": 0.3}, "time: expected an end within 0 s"),
-                                   ("while :; do :; done", {"seconds": 0.3}, "time: "),
+        for text, limits, said in (("sleep 60", {"seconds": 0.3}, "time: expected an end within 0 s, of which it had a processor for 0 s"),
+                                   ("while :; do :; done", {"cpu": 1}, "time: expected an end within 1 s of processor time"),
                                    ("yes", {}, "output: expected at most 1024 KiB"),
                                    ("for i in 1 2 3 4 5 6 7 8 9; do sleep 60 & done; wait", {"processes": 5},
                                     "processes: expected at most 5, given "),
@@ -294,6 +330,35 @@ class Box(Folder):
                 "b = socket.create_connection(a.getsockname()); b.sendall(bytes(5000)); "
                 "a.accept()[0].recv(5000)'")
         self.assertTrue(5000 < sandbox.loopback_bytes() - before < 8000)
+
+
+class Trees(Folder):
+    def make(self, *outputs):
+        """What a build says whose commands end so, and the numbers of jobs."""
+        tree, jobs, left = trees.Tree.__new__(trees.Tree), [], list(outputs)
+        tree.folder = tree.build = self.folder
+        (self.folder / "build.ninja").touch()
+
+        def in_sandbox(command, *_, **__):
+            jobs.append(command[command.index("-j") + 1])
+            said = left.pop(0)
+            return sandbox.Ended(int(bool(said)), said, 1.0)
+        with mock.patch.object(tree, "in_sandbox", in_sandbox), mock.patch("trees.memory", lambda: 5 << 30), \
+                mock.patch("os.sched_getaffinity", lambda _: set(range(8))):
+            try:
+                return tree.make(["ring"]), jobs
+            except trees.NoRoom as error:
+                return str(error), jobs
+
+    def test_a_compiler_that_the_kernel_ends_is_no_mistake_of_a_student(self):
+        killed = "a.hpp:1:2: warning: x\nc++: fatal error: Killed signal terminated program cc1plus\n"
+        self.assertEqual(self.make(""), ("", [5]))
+        self.assertEqual(self.make(killed, ""), ("", [5, 1]))
+        said, jobs = self.make(killed, killed)
+        self.assertRegex(said, "^memory: expected 1024 MiB for a compiler, given 5120 MiB for all here")
+        self.assertEqual(jobs, [5, 1])
+        mine = "a.hpp:1:2: error: static assertion failed: c++: fatal error: Killed signal terminated program\n"
+        self.assertEqual(self.make(mine), (f"\n{mine}", [5]))
 
 
 class Entered(unittest.TestCase):
@@ -343,6 +408,13 @@ def is_real_root():
     return Path("/proc/self/uid_map").read_text().split()[2] == "4294967295"
 
 
+def judge_figures(forms, figures):
+    """The first sentence on memory."""
+    outcome = judge.Outcome()
+    judge.hold_figures(outcome, [judge.Device({}, {}, device) for device in figures], forms)
+    return outcome.memory[0]
+
+
 class Judged(Folder):
     def setUp(self):
         super().setUp()
@@ -356,7 +428,7 @@ class Judged(Folder):
                                       [begin if s != slice(None) else 0 for s in
                                        (*cut.get(name, ()), slice(None), slice(None))[:2]])
                                for name, t in self.asked.expected.items()})
-        self.forms = [{"bytes": 80, "messages": 4, "held": 90, "parameters": 8} for _ in range(3)]
+        self.forms = [{"bytes": 80, "messages": 4, "held": 90, "kept": 8} for _ in range(3)]
         self.figures = [dict(form) for form in self.forms]
 
     def judged(self, counted=None, code=0, output="", broke=""):
@@ -416,7 +488,7 @@ class Judged(Folder):
             devices = small_problems.cross_entropy(given, 4, wrong)
             self.parts = [{"output": (d["output"], [0]), "input_grad": (d["input_grad"], [0, 0])}
                           for d in devices]
-            self.forms = self.figures = [{"bytes": 1, "messages": 1, "parameters": 0}] * 4
+            self.forms = self.figures = [{"bytes": 1, "messages": 1, "kept": 0}] * 4
             said = self.judged().results
             self.assertFalse(any(s.endswith("no known cause") for s in said), wrong)
             self.assertEqual(any(s.endswith(text) for s in said), wrong != "", said)
@@ -467,17 +539,21 @@ class Judged(Folder):
 
     def test_figures(self):
         for form, figures in zip(self.forms, self.figures):
-            form |= {"held as parameters": 40, "held as activations": 30}
+            form |= {"held as parameters": 40, "held as activations": 30, "held by the update": 20}
             figures |= {"held as parameters": 41, "held as activations": 30}
         self.figures[1] |= {"bytes": 88, "held": 91, "held as activations": 1034}
-        self.figures[2] |= {"held": 10, "parameters": 0, "messages": 5}
+        self.figures[2] |= {"held": 10, "kept": 9, "held by the update": 21, "messages": 5}
         outcome = self.judged()
         self.assertEqual(outcome.results, [])
         self.assertEqual(outcome.communication, ["device 1 sent 88 bytes; the closed form says 80",
                                                  "device 2 sent 5 messages; the closed form says 4"])
         self.assertEqual(outcome.memory, ["device 1 held 91 bytes at its fullest; the closed form says 90. "
                                           "Of activations it held at most 1,034, the solution 30",
-                                          "device 2 booked 0 bytes as parameters after the step; expected 8"])
+                                          "device 2 held 21 bytes at most in the optimizer's step; expected 20 or less",
+                                          "device 2 held 9 bytes after the step; expected 8 or less"])
+        self.forms[0]["order"], self.figures[0]["order"] = [["F0", ".", "B0"]], [["F0", "B1", "."]]
+        self.assertIn(". The order of work is another one, too: device 0's piece of work 2: expected B0, given B1",
+                      judge_figures(self.forms, self.figures))
 
     def test_a_pipeline_that_idles(self):
         self.judged()
@@ -502,6 +578,25 @@ class Judged(Folder):
             self.assertIn("went between the devices", self.counted(sent=sent).communication[0])
         self.assertIn("a device wrote", self.counted(written=2 << 20).communication[0])
         self.assertIn("held", self.counted(held=40 << 20).memory[0])
+
+    def test_a_device_that_was_not_seen_to_its_end(self):
+        """Such a count is not held against an answer: the job runs again."""
+        staff, low = judge.Counted(1 << 20, [9 << 19, 1 << 19], [7, 8], 1.0), judge.Counted(1 << 20, [2567, 9 << 19], [9, 1], 1.0)
+        self.assertEqual([one.misses_some(staff) for one in (staff, low, dataclasses.replace(low, sent=5))],
+                         [False, True, False])
+        most = low.with_most_of(staff)
+        self.assertEqual((most.written, most.held), ([1 << 19, 9 << 19], [7, 9]))
+        for counts, left in (([low, staff, low], 1), ([low, low, low], 0), ([staff, low, low], 2)):
+            grader = Grader.__new__(Grader)
+            grader.tree = mock.Mock()
+            asked = mock.Mock(test=mock.Mock(kind="large"))
+            counts = list(counts)
+            with mock.patch.object(grader, "run", lambda *_: (None, counts.pop(0)), create=True), \
+                    mock.patch.object(grader, "scratch", lambda: contextlib.nullcontext(Path("x")), create=True), \
+                    mock.patch.object(grader, "of_staff", lambda _: mock.Mock(counted=staff), create=True), \
+                    mock.patch("grading.judge", lambda *args: args[-1][0].written):
+                written = grader.judged(asked)
+            self.assertEqual((written == staff.written, len(counts)), (left > 0, left))
 
     def test_what_a_free_exercise_must_beat(self):
         bound = {"bytes below": 81, "operations at most": 10}
@@ -539,8 +634,8 @@ class Points(unittest.TestCase):
         for e in ALL.values():
             asked = [Asked(dataclasses.replace(t), e.chapter) for t in tests_of(e, "x") if t.kind != "large"]
             right = parts_of(e, asked, self.outcomes(*[[]] * len(asked)), None)
-            self.assertAlmostEqual(sum(p.points for p in right), e.points)
-            self.assertAlmostEqual(sum(p.earned for p in right), e.points)
+            self.assertEqual([sum(p.points for p in right), sum(p.earned for p in right)], [e.points, e.points])
+            self.assertEqual([p.name for p in right if p.earned != p.points], [])
             self.assertEqual(sum(p.earned for p in parts_of(e, asked, None, "why")), 0)
 
     def test_a_part_of_the_points(self):
@@ -581,7 +676,7 @@ class Written(Folder):
         """The rows of points.csv, and the page."""
         (self.folder / "class.csv").write_text(text)
         rows = class_view.read_class(text and self.folder / "class.csv", ["03.1"])
-        students = class_view.students_of(some, rows, due, keep)
+        students = class_view.students_of(some, rows, due, keep, {"03.1": 2})
         class_view.write_csv(students, ["03.1"], self.folder / "t.csv", due)
         class_view.write_html(students, {"03.1": "A <block>"}, self.folder / "t.html", due)
         with open(self.folder / "t.csv", newline="") as file:
@@ -600,8 +695,8 @@ class Written(Folder):
         better = dataclasses.replace(self.graded, name="ada 1", parts=[Part("03.1", "2 train", "public", 8, 6, [])])
         text = "submission,student,Email,handed in,03.1\nada 1,Ada,a@x,2025-10-07,2\nada,Ada,a@x,2025-10-08T00:10,1.5\n"
         head = ["submission", "student", "Email", "late days", "points", "maximum", "03.1", "questions", "same text as"]
-        for keep, row in (("best", ["ada 1", "Ada", "a@x", "0", "8", "8", "6", "2", ""]),
-                          ("last", ["ada", "Ada", "a@x", "1", "5.5", "8", "4", "1.5", ""])):
+        for keep, row in (("best", ["ada 1", "Ada", "a@x", "0", "8", "10", "6", "2", ""]),
+                          ("last", ["ada", "Ada", "a@x", "1", "5.5", "10", "4", "1.5", ""])):
             self.assertEqual(self.table(self.graded, better, text=text, due="2025-10-07", keep=keep)[0], [head, row])
         for text in ("name\nada\n", "submission,handed in\nada,yesterday\n", "submission,03.1\nada,many\n"):
             with self.assertRaises(SystemExit) as ended, contextlib.redirect_stderr(io.StringIO()) as said:
@@ -615,33 +710,88 @@ class Written(Folder):
                 ("a", f"output on device 0: 1/2 of it: {cause}", "public"), ("b", f"x: 1/3: {cause}", "hidden"),
                 ("c", "it does not compile: f is unavailable: a Partial (at `x`)", "public"), ("d", "device 1 sent 5 bytes", "communication"),
                 ("e", "exercise 03.1 is not done yet", "memory"),
-                ("f", "error: device 1: layer_0/w: expected a part, given 3", "public")):
+                ("f", "error: device 1: layer_0/w: expected a part, given 3", "public"),
+                ("g", "it does not compile: \u2018::socket\u2019 has not been declared (at `::socket`)", "public")):
             unknown = [Part("03.1", "u", kind, 4, 0, ["y: no known cause"])] * (kind != "memory")
             told.append(Graded(name, [Part("03.1", "t", kind, 4, 0, [why]), *unknown]))
         rows = class_view.reasons(class_view.students_of(told, {}, "", "best"), ["03.1"])
         self.assertIn(["03.1", cause, 2, "a, b"], rows)
-        self.assertEqual({row[1] for row in rows}, {cause, "does not compile: a Partial", "sends something else", "not done",
+        self.assertEqual({row[1] for row in rows}, {cause, "does not compile: a Partial",
+                                                    "does not compile: \u2018::socket\u2019 has not been declared",
+                                                    "sends something else", "not done",
                                                     "ends with an error: expected a part",
                                                     "wrong results of no known cause"})
 
     def test_answers_that_are_alike(self):
-        text = "\n  Partial out = matmul(h, block.w1);  // one\n  for (auto& block : blocks_) out += l < 2;"
-        renamed = "Partial sum=matmul(h, b.w1); for(auto& b : blocks_) sum+=l < 2;"
-        other = text.replace("matmul", "add")
-        told = [dataclasses.replace(self.graded, name=name, answers={"03.1": {HOLE: body}})
-                for name, body in (("a", text), ("b", renamed), ("c", other))]
-        students = class_view.students_of(told, {}, "", "best")
-        self.assertEqual(class_view.alike(students), [("03.1", ["a", "b"], False)])
-        self.assertEqual([row[-1] for row in self.table(*told)[0][1:]], ["03.1: b", "03.1: a", ""])
-        solution = exercises.source(HOLE.file).read_text()
-        for one in told[:2]:
-            one.answers["03.1"] = {HOLE: solution[slice(*HOLE.body(solution))]}
-        self.assertEqual(class_view.alike(students), [("03.1", ["a", "b"], True)])
-        self.assertEqual([row[-1] for row in self.table(*told)[0][1:]], ["03.1: the chapter", "03.1: the chapter", ""])
+        """Names, comments and exchanged lines hide no copy; the chapter is a member of each group."""
+        file = exercises.source(HOLE.file).read_text()
+        chapter = file[slice(*HOLE.body(file))]
+        renamed = re.sub(r"\bx\b", "input_rows", re.sub(r"\bkept\b", "saved", re.sub(r"\bh\b", "hidden", chapter)))
+        text = "\n  Replicated x(group(), in);  // one\n  Partial out = matmul(h, w1);\n  out += l < 2;\n  f(out, x);"
+        moved = "Partial sum=matmul(h, w1); Replicated all(group(), in); sum+=l < 2; f(sum, all);"
+        other = text.replace("matmul", "add").replace("f(out, x)", "g(x)")
+        for bodies, groups in (((text, moved, other), [("03.1", ["a", "b"], 1)]), ((text, other), []),
+                               ((renamed,), [("03.1", ["the chapter", "a"], 1)]),
+                               ((chapter, text, renamed), [("03.1", ["the chapter", "a", "c"], 1)])):
+            told = [dataclasses.replace(self.graded, name=name, answers={"03.1": {HOLE: body}})
+                    for name, body in zip("abc", bodies)]
+            self.assertEqual(class_view.alike(class_view.students_of(told, {}, "", "best")), groups)
+            rows, page = self.table(*told)
+            said = {name: f"03.1: {', '.join(n for n in group if n != name)}" for _, group, _ in groups for name in group}
+            self.assertEqual([row[-1] for row in rows[1:]], [said.get(row[0], "") for row in rows[1:]])
+            self.assertEqual("<td>100%</td>" in page, bool(groups))
+
+    def test_some_are_graded_anew(self):
+        """The rows of the others stay as they are."""
+        other = dataclasses.replace(self.graded, name="bob")
+        text = "submission,student,Email\nada,Ada,a@x\nada 2,Ada,a@x\nbob,Bob,b@x\n"
+        rows, _ = self.table(self.graded, other, text=text)
+        before = class_view.of_others(class_view.read_points(self.folder / "t.csv"), ["ada 2"],
+                                      class_view.read_class(self.folder / "class.csv", ["03.1"]))
+        self.assertEqual([row["student"] for row in before], ["Bob"])
+        better = Graded("ada 2", [Part("03.1", "2 train", "public", 8, 7, [])])
+        students = class_view.students_of([better], class_view.read_class(self.folder / "class.csv", []), "", "best")
+        class_view.write_csv(students, ["03.1"], self.folder / "t.csv", "", before)
+        with open(self.folder / "t.csv", newline="") as file:
+            self.assertEqual(list(csv.reader(file)), [rows[0], rows[2], ["ada 2", "Ada", "a@x", "7", "8", "7", ""]])
+        (self.folder / "t.csv").write_text("a\n1\n")
+        with self.assertRaises(SystemExit), contextlib.redirect_stderr(io.StringIO()) as said:
+            class_view.read_points(self.folder / "t.csv")
+        self.assertIn("expected a table that grade wrote", said.getvalue())
 
     def test_text(self):
         self.assertEqual(results.as_text(self.graded).splitlines()[:3],
                          ["ada: 4 of 8 points (2 s)", "  03.1      4 of 8", "          hidden: 3 train"])
+
+
+class Scripts(Folder):
+    """The script `grade`, without a grader."""
+    def setUp(self):
+        super().setUp()
+        loader = SourceFileLoader("grade", str(root / "chapters/course/grade"))
+        self.grade = module_from_spec(spec_from_loader("grade", loader))
+        with mock.patch("setup.main"):
+            loader.exec_module(self.grade)
+
+    def test_who_handed_in_nothing(self):
+        rows = {"ada 1": {"student": "Ada"}, "ada 2": {"student": "Ada"}, "zed": {}, "Kim": {"student": "Kim K"}}
+        without = mock.Mock(without=lambda name, why: (name, why))
+        with contextlib.redirect_stderr(io.StringIO()) as said:
+            self.assertEqual(self.grade.absent(without, "class.csv", rows, ["ada 1", "fay"]),
+                             [("zed", "nothing was handed in"), ("Kim", "nothing was handed in")])
+        self.assertEqual(said.getvalue(), "class.csv: no folder ada 2, zed, Kim\nclass.csv: no row for fay\n")
+        self.assertEqual(self.grade.absent(without, None, {}, ["fay"]), [])
+
+    def test_a_table_of_others_stays(self):
+        file = self.folder / "points.csv"
+        self.grade.require_no_others({"--csv": file}, ["a"], {})
+        file.write_text("submission,points\na,1\nb,2\n")
+        self.grade.require_no_others({"--csv": file}, ["a", "b"], {})
+        self.grade.require_no_others({"--csv": file}, ["a", "b 2"], {"b 2": {"student": "b"}})
+        with self.assertRaises(SystemExit) as ended, contextlib.redirect_stderr(io.StringIO()) as said:
+            self.grade.require_no_others({"--csv": file}, ["a"], {})
+        self.assertEqual(ended.exception.code, 65)
+        self.assertIn("given 1 others, such as b: --into", said.getvalue())
 
 
 class Words(unittest.TestCase):
@@ -653,6 +803,7 @@ class Words(unittest.TestCase):
                                   ([root, root, "--json", "x"], 64, "--json: expected a file with %s"),
                                   ([root, "--seed"], 64, "--seed: expected a word, given nothing"),
                                   ([root, "--keep", "x"], 64, "--keep: expected best or last, given x"),
+                                  ([root, "--into", "x", "--html", "y"], 64, "--into: expected neither --csv nor"),
                                   (["--what"], 64, "grade: expected folders, given --what")):
             job = subprocess.run([root / "chapters/course/grade", *words], capture_output=True, text=True)
             self.assertEqual((job.returncode, job.stdout), (code, ""), words)

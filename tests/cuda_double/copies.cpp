@@ -39,8 +39,7 @@ cudaError_t copy_from_host(void* to, std::size_t to_pitch, const void* from, std
   const char* values = static_cast<const char*>(from);
   std::vector<char> copy;
   if (!is_page_locked(from)) {
-    // As the driver may do when it copies much.
-    if (width * height > (64 << 10)) block_host("a copy from the host", [=] { return !is_busy(stream); });
+    block_host("a copy from the host", [=] { return !is_busy(stream); });  // as the driver may
     copy.assign(values, values + from_pitch * (height - 1) + width);
   }
   return add_work(stream, "a copy from the host", {{to, to_pitch * (height - 1) + width, true}},

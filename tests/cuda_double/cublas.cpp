@@ -104,10 +104,10 @@ cublasStatus_t cublasGemmStridedBatchedEx_64(
     const std::vector<float> left = a.values(in_tf32), right = b.values(in_tf32);
     // By columns, c = a b has the memory of cᵀ = bᵀ aᵀ by rows.
     for (std::int64_t i = 0; i < count; ++i)
-      shard::emu::product_library().multiply(
-          {turn_b, turn_a, static_cast<int>(n), static_cast<int>(m), static_cast<int>(k),
-           right.data() + i * b.stride, static_cast<int>(ldb), left.data() + i * a.stride,
-           static_cast<int>(lda), keep, static_cast<float*>(kept_at(c.data)) + i * c.stride});
+      shard::emu::multiply({turn_b, turn_a, static_cast<int>(n), static_cast<int>(m), static_cast<int>(k),
+                            right.data() + i * b.stride, static_cast<int>(ldb), left.data() + i * a.stride,
+                            static_cast<int>(lda), keep,
+                            static_cast<float*>(kept_at(c.data)) + i * c.stride});
     return true;
   });
   return CUBLAS_STATUS_SUCCESS;

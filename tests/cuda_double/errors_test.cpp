@@ -122,9 +122,14 @@ TEST_CASE("the double's GPU is slow: the host finds what it has waited for, and 
   cudaMemcpyAsync(&value, data, sizeof value, cudaMemcpyDeviceToHost, stream);
   CHECK(std::isnan(value));
   cudaEventRecord(done, stream);
-  CHECK(cudaEventQuery(done) == cudaErrorNotReady);
-  CHECK(std::isnan(value));
-  CHECK(cudaEventQuery(done) == cudaSuccess);
+  for (int questions = 0; questions < 3; ++questions) {  // all events together need one to three
+    cudaEventRecord(done, stream);
+    CHECK(cudaEventQuery(done) == cudaErrorNotReady);
+    CHECK(std::isnan(value));
+  }
+  int questions = 2;
+  for (; cudaEventQuery(done) == cudaErrorNotReady; ++questions) CHECK(std::isnan(value));
+  CHECK(questions <= 4);
   CHECK(value == 0);
   cudaEventRecord(done, stream);
   cudaStreamSynchronize(stream);

@@ -64,6 +64,45 @@ void beside_both(const std::vector<std::function<void()>>& calls) {
   }
   group().synchronize();
 }
+/// Device 0 launches a gather late, after it has freed a block behind a message. Device 1 computes what this message
+/// says from the same gather: if the gather takes the block, each waits for the other.
+void late_block() {
+  using namespace std::chrono_literals;
+  auto gather = [] { return group().all_gather_async(Tensor({400, 4}), 0); };
+  Tensor whole = gather().get();  // its block is the communication stream's
+  if (me() == 0) {
+    Future<> sent = group().post_send(1, std::move(whole));
+    Future<Tensor> received = group().post_receive(1, {3});
+    std::this_thread::sleep_for(300ms);
+    Future<Tensor> again = gather();
+    for (const auto end = std::chrono::steady_clock::now() + 900ms; std::chrono::steady_clock::now() < end;)
+      static_cast<void>(received.ready());
+    sent.wait();  // frees the block
+    again.get().to_host(), received.get().to_host();
+  } else if (me() == 1) {
+    Tensor got = group().receive(0);
+    group().post_send(0, slice(gather().get().reshaped({4800}), 0, 0, 3)).wait();
+  } else {
+    Future<Tensor> again = gather();
+    std::this_thread::sleep_for(2s);
+    again.get();
+  }
+  group().synchronize();
+}
+/// Device 0 launches more than a queue has room for, behind a message that device 1 sends a little later.
+void launches_behind_a_message() {
+  using namespace std::chrono_literals;
+  me() == 0 ? static_cast<void>(group().receive(1)) : group().send(0, some());  // connects them
+  if (me() == 0) {
+    Tensor t = group().post_receive(1, {6, 4}).get();
+    for (int i = 0; i < 3000; ++i) t = scale(std::move(t), 1);
+  } else {
+    Future<> sent = group().post_send(0, some());
+    std::this_thread::sleep_for(300ms);
+    sent.wait();
+  }
+  group().synchronize();
+}
 void reduce() {
   Tensor t = scale(some(), 2);
   scale(group().all_reduce_async(std::move(t), ReduceOp::sum).get(), 2);
@@ -178,6 +217,17 @@ const std::vector<Case> mistakes_in_library = {
                             [] { multiply(some(), some()); }, [] { all_finite(some()); },
                             [] { sum_of_squares(some()); }, [] { column_sums(some()); },
                             [] { row_sums(some()); }, [] { softmax(some()); }});
+             }),
+    accepted("more_launches_than_a_queue_has_room_for", 2, launches_behind_a_message),
+    accepted("a_block_freed_behind_a_message_that_waits_for_the_gather", 3, late_block),
+    accepted("no_room_beside_a_message_and_a_collective", 2,
+             [] {
+               Index elements = 0;
+               auto takes = [&] {
+                 plant("cudaMalloc", 0, cudaErrorMemoryAllocation);  // cached blocks are freed first
+                 Tensor::uninitialized({elements += 1000});          // a size that no block has
+               };
+               beside_both(std::vector<std::function<void()>>(12, takes));
              }),
     // Other programs need this variable. Here, collectives and messages would wait for one another.
     {"one_queue_for_all_streams",

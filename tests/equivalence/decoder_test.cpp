@@ -5,6 +5,7 @@
 #include <set>
 
 #include "08_decoder/single.hpp"
+#include "08_decoder/written_out.hpp"
 #include "engine/program/training/step.hpp"
 #include "engine/weights/checkpoint.hpp"
 #include "tests/equivalence/equivalence.hpp"
@@ -61,6 +62,25 @@ TEST_CASE(
     for (const std::vector<Index>& chosen : dynamic_cast<const ChosenExperts&>(*step).of_block)
       CHECK(is_live(chosen, devices, as_decoder(*problem.workload).model().experts));
   }
+}
+
+TEST_CASE("decoder: the file that writes it out returns the bits of single") {
+  int networks = 0;
+  for (const ExactProblem& problem : problems_of(decoder())) {
+    const DecoderModel& model = as_decoder(*problem.workload).model();
+    if (model.is_mixture() || model.has_bias || model.is_tied) continue;
+    CAPTURE(problem.workload->describe());
+    decoders::WrittenOut engine(group(), model);
+    engine.load_checkpoint(*host_checkpoint(problem.weights, "test"));
+    const Results results = run_step(engine, problem.input, problem.output_grad);
+    for (const Comparison& c :
+         compare_all(group(), results.output, results.gradients, solve(problem, group()))) {
+      CAPTURE(c.first_difference);
+      CHECK(c.is_equal());
+    }
+    ++networks;
+  }
+  CHECK(networks > 0);
 }
 
 TEST_CASE("decoder: integer optimizers count gradients in the network's units, and keep momenta of them") {

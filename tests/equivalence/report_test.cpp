@@ -26,7 +26,10 @@ TEST_CASE(
   report.losses = {1, 0.5};
   report.bytes = report.messages = report.peak = {{1234567}, {1234567}};
   report.along = {{"data", {{1234567}}, {{12}}}};
-  CHECK_THAT(table(report, 200, true), contains("09  a-v") && contains("ulp") && contains("ms/step"));
+  report.flops.measured = {1'000'000, 2'000'000};
+  report.milliseconds = 2.5;
+  CHECK_THAT(table(report, 200, true), contains("09  a-v") && contains("ulp") &&
+                                           contains("  ms/step  Gflop/s") && contains("     2.50      1.2"));
   CHECK_THAT(table(report, 200, false), contains("09  a-v") && !contains("ms/step"));
   CHECK_THAT(table(report, 86, false), !contains("09") && contains("ulp") && contains("messages"));
   CHECK_THAT(table(report, 82, false), !contains("ulp") && contains("messages"));

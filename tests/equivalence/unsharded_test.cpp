@@ -222,7 +222,7 @@ TEST_CASE(
     }
     ++held;
   }
-  CHECK(held == 22);
+  CHECK(held == 29);
 }
 
 }  // namespace shard::testing

@@ -1,5 +1,7 @@
 /// A T5's feed-forward block in a folder of Hugging Face: names, shapes, and transposed storage.
 
+#include "engine/workloads/mlp/t5_block.hpp"
+
 #include <filesystem>
 
 #include "engine/files/model_folder.hpp"

@@ -8,6 +8,7 @@
 #include <nccl.h>
 
 #include <chrono>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -115,6 +116,21 @@ void waits() {
   void* more = nullptr;
   ask("cudaMalloc", "may wait", [&](const Spinning&) { REQUIRE(cudaMalloc(&more, 1 << 24)); });
   ask("cudaFree", "may wait", [&](const Spinning&) { REQUIRE(cudaFree(more)); });
+  ask("cudaMallocHost of 16 MiB", "may wait",
+      [&](const Spinning&) { REQUIRE(cudaMallocHost(&more, 1 << 24)); });
+  ask("cudaFreeHost", "may wait", [&](const Spinning&) { REQUIRE(cudaFreeHost(more)); });
+  cudaStream_t urgent = nullptr;
+  ask("cudaStreamCreateWithPriority", "returns",
+      [&](const Spinning&) { REQUIRE(cudaStreamCreateWithPriority(&urgent, cudaStreamNonBlocking, -1)); });
+  cudaEvent_t event = nullptr;
+  ask("cudaEventCreateWithFlags", "returns",
+      [&](const Spinning&) { REQUIRE(cudaEventCreateWithFlags(&event, cudaEventDisableTiming)); });
+  cublasHandle_t blas = nullptr;
+  ask("cublasCreate", "may wait", [&](const Spinning&) { REQUIRE(cublasCreate(&blas)); });
+  ask("1100 launches", "may wait: a queue of launches ends", [&](const Spinning& kernel) {
+    for (int i = 0; i < 1100; ++i) add_to<1><<<1, 32, 0, kernel.stream()>>>(memory);
+    REQUIRE(cudaGetLastError());
+  });
 }
 
 /// How many streams run beside a kernel, and do not share its hardware queue.
@@ -147,12 +163,22 @@ double seconds_of(const std::function<void()>& call) {
   return seconds_since(start) / 10;
 }
 
+/// Numbers whose bits differ, as those of a network: a GPU draws less power, and is quicker, with zeros.
+__global__ void fill(float* x, unsigned seed) {
+  const unsigned at = blockIdx.x * blockDim.x + threadIdx.x;
+  unsigned bits = (at ^ seed) * 2654435761u;
+  bits ^= bits >> 15;
+  x[at] = static_cast<float>(bits * 2246822519u) / 4294967296.0f - 0.5f;
+}
+
 void rates() {
   constexpr int n = 8192;
   float *a = nullptr, *b = nullptr, *c = nullptr;
   for (float** matrix : {&a, &b, &c}) {
     REQUIRE(cudaMalloc(matrix, sizeof(float) * n * n));
-    REQUIRE(cudaMemset(*matrix, 0, sizeof(float) * n * n));
+    fill<<<n * n / 256, 256>>>(*matrix,
+                               static_cast<unsigned>(reinterpret_cast<std::uintptr_t>(*matrix) >> 20));
+    REQUIRE(cudaGetLastError());
   }
   const double bytes = 2.0 * sizeof(float) * n * n;  // read and written
   const double copy =
@@ -184,6 +210,7 @@ void nccl() {
   const auto start = Clock::now();
   REQUIRE(ncclCommInitAll(comms.data(), devices, nullptr));
   std::printf("NCCL %d, %d GPUs, communicators after %.1f s\n", version, devices, seconds_since(start));
+  if (devices == 1) return;  // which has nobody to reduce with
   for (int d = 0; d < devices; ++d) {
     REQUIRE(cudaSetDevice(d));
     REQUIRE(cudaMalloc(&memory[d], 1 << 28));

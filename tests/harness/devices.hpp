@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/basics/ranges.hpp"
+#include "engine/device/books/ledger.hpp"
 #include "engine/device/communicator/checked_communicator.hpp"
 #include "engine/engines/sharded_engine.hpp"
 

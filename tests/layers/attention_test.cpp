@@ -7,6 +7,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "engine/device/layer_operations.hpp"
 #include "engine/workloads/random.hpp"
 #include "tests/harness/catch.hpp"
 #include "tests/harness/devices.hpp"

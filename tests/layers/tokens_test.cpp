@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "engine/device/layer_operations.hpp"
 #include "engine/engines/loss.hpp"
 #include "engine/layers/mixture_of_experts.hpp"
 #include "engine/workloads/data/characters.hpp"

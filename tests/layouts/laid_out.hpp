@@ -55,7 +55,7 @@ L laid_out(const HostTensor& whole, const Places& places) {
     const bool is_mine = places.owner == group().device_id();
     return Owned(group(), is_mine ? to_device(whole) : Tensor(), whole.shape, places.owner);
   } else {
-    constexpr int axis = detail::axis_of<L>;
+    constexpr int axis = axis_of<L>;
     const Range range = mine(places.cut);
     return L(group(), to_device(sliced(whole, axis, range)), whole.shape, range.begin);
   }

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "engine/device/books/ledger.hpp"
 #include "engine/weights/foreign_model.hpp"
 #include "tests/harness/refused.hpp"
 #include "tests/layouts/laid_out.hpp"
@@ -56,21 +57,14 @@ using ReadAs = std::conditional_t<
     !IsTransposed, L,
     std::conditional_t<std::same_as<L, S0>, S1, std::conditional_t<std::same_as<L, S1>, S0, L>>>;
 
-/// The axis along which a layout is cut; -1 if it is not.
-template <class L>
-constexpr int axis_of() {
-  if constexpr (detail::Slice<L>) return detail::axis_of<L>;
-  return -1;
-}
-
 /// One product: operands stored as A and B, each transposed or not, have the result Result.
 template <class A, bool TA, class B, bool TB, class Result>
 void check_product(Extents e, Cut (*cut)(Index), int owner) {
   CAPTURE(e.m, e.k, e.n, TA, TB, owner);
   const HostTensor a = integers(TA ? Shape{e.k, e.m} : Shape{e.m, e.k}, 0),
                    b = integers(TB ? Shape{e.n, e.k} : Shape{e.k, e.n}, 1);
-  const Cut a_cut = axis_of<A>() < 0 ? Cut() : cut(a.shape[static_cast<std::size_t>(axis_of<A>())]);
-  const Cut b_cut = axis_of<B>() < 0 ? Cut() : cut(b.shape[static_cast<std::size_t>(axis_of<B>())]);
+  const Cut a_cut = axis_of<A> < 0 ? Cut() : cut(a.shape[static_cast<std::size_t>(axis_of<A>)]);
+  const Cut b_cut = axis_of<B> < 0 ? Cut() : cut(b.shape[static_cast<std::size_t>(axis_of<B>)]);
   const A x = laid_out<A>(a, {a_cut, owner});
   const B y = laid_out<B>(b, {b_cut, owner});
   auto multiply = [&] {
@@ -83,8 +77,8 @@ void check_product(Extents e, Cut (*cut)(Index), int owner) {
   static_assert(std::same_as<typename detail::Product<ReadAs<A, TA>, ReadAs<B, TB>>::type, Result>);
   Result c = multiply();
   CHECK(c.global_shape() == Shape{e.m, e.n});
-  if constexpr (axis_of<Result>() == 0) CHECK(c.offset() == mine(a_cut).begin);
-  if constexpr (axis_of<Result>() == 1) CHECK(c.offset() == mine(b_cut).begin);
+  if constexpr (axis_of<Result> == 0) CHECK(c.offset() == mine(a_cut).begin);
+  if constexpr (axis_of<Result> == 1) CHECK(c.offset() == mine(b_cut).begin);
   if constexpr (std::same_as<Result, Owned>) CHECK(c.owner() == owner);
   const HostTensor expected = product(TA ? transposed(a) : a, TB ? transposed(b) : b);
   CHECK(difference(whole_of(engine(), std::move(c)), expected) == "");
@@ -214,7 +208,7 @@ template <class L>
 void check_elementwise() {
   const HostTensor a = integers({7, 6}, 2), b = integers({7, 6}, 3);
   for (Cut (*cut)(Index) : {even_cut, uneven_cut}) {
-    const Places places{axis_of<L>() < 0 ? Cut() : cut(a.shape[static_cast<std::size_t>(axis_of<L>())]),
+    const Places places{axis_of<L> < 0 ? Cut() : cut(a.shape[static_cast<std::size_t>(axis_of<L>)]),
                         devices() - 1};
     auto with = [&](float element(float, float)) {
       return tabulate(a.shape, [&](const Place& place) { return element(at(a, place), at(b, place)); });
@@ -222,7 +216,7 @@ void check_elementwise() {
     const L x = laid_out<L>(a, places), y = laid_out<L>(b, places);
     auto check = [&](L result, const HostTensor& expected) {
       CHECK(result.global_shape() == a.shape);
-      if constexpr (axis_of<L>() >= 0) CHECK(result.offset() == mine(places.cut).begin);
+      if constexpr (axis_of<L> >= 0) CHECK(result.offset() == mine(places.cut).begin);
       if constexpr (std::same_as<L, Owned>) CHECK(result.owner() == places.owner);
       CHECK(difference(whole_of(engine(), std::move(result)), expected) == "");
     };

@@ -62,8 +62,8 @@ HostTensor part_of(const Mesh& mesh, HostTensor whole) {
     const Index extent = whole.shape[static_cast<std::size_t>(dimension)];
     whole = sliced(whole, dimension, part(extent, mesh.size(axis), mesh.place(axis)));
   };
-  cut(detail::axis_of<Outer>, "outer");
-  cut(detail::axis_of<Inner>, "inner");
+  cut(axis_of<Outer>, "outer");
+  cut(axis_of<Inner>, "inner");
   for (float& value : whole.values)
     value *= factor_on<Outer>(mesh, "outer") * factor_on<Inner>(mesh, "inner");
   return whole;

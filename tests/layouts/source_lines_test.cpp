@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "engine/device/layer_operations.hpp"
 #include "tests/harness/refused.hpp"
 #include "tests/layouts/laid_out.hpp"
 

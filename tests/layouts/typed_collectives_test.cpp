@@ -1,5 +1,6 @@
 // Collectives from one layout to another, and conversions to a Placed.
 
+#include "engine/device/books/ledger.hpp"
 #include "tests/harness/refused.hpp"
 #include "tests/layouts/laid_out.hpp"
 

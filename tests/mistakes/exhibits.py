@@ -8,8 +8,8 @@ import page
 from of_museum import ALL, THREADS
 from workshop import ROOT, replaced
 
-PAGES = [ROOT / "docs/museum.md", ROOT / "docs/museum_of_decoders.md"]
-RECORDS = ROOT / "docs/site/museum.json"
+PAGES = [ROOT / "docs/museum.md", ROOT / "docs/museum_of_decoders.md", ROOT / "docs/museum_of_groups.md"]
+RECORDS = ROOT / "docs/site/drawings/museum.json"
 STEPS = [1, *range(4, 201, 4)]  # steps whose losses are recorded
 SHOWN = [1, 20, 100, 200]       # steps in the table
 SAID = re.compile(r"  (?:differs: .* on device 0 |a claim of layout|device 0, step |loss curve: )")
@@ -85,13 +85,13 @@ on three devices. The run ends with code {record["code"]} and says:
 ```"""
 
 
-def summary(mistakes, records, rows):
-    """A row for each exhibit: the last losses, and which test notices the mistake."""
+def summary(mistakes, records):
+    """A row for each exhibit: the last losses."""
     def row(m):
         right, wrong = (records[m.name][name][-1] for name in ("right", "wrong"))
         return page.line_of([f"`{m.name}`", link(THREADS[m.name][0]), f"{right:.4f}", f"{wrong:.4f}",
-                             f"{wrong / right:.2f}", page.cells_of(rows[m.name])[3]])
-    heads = ["exhibit", "thread", f"right, step {STEPS[-1]}", "wrong", "wrong / right", "noticed by"]
+                             f"{wrong / right:.2f}"])
+    heads = ["exhibit", "thread", f"right, step {STEPS[-1]}", "wrong", "wrong / right"]
     return page.table(heads, map(row, mistakes))
 
 
@@ -103,7 +103,7 @@ def filled(text, records):
         name = found[2]
         return found[1] + part(mistakes[name], records[name], rows[name]) if name in mistakes else found[0]
     text = PART.sub(made, text)
-    return SUMMARY.sub(lambda found: found[1] + summary(mistakes.values(), records, rows), text)
+    return SUMMARY.sub(lambda found: found[1] + summary(mistakes.values(), records), text)
 
 
 def complaints():
@@ -111,6 +111,6 @@ def complaints():
     text, records = "".join(page.read_text() for page in PAGES), read_records()
     shown = [found[2] for found in PART.finditer(text)]
     if shown != [m.name for m in ALL] or [*records] != ["steps", *shown]:
-        yield "docs/museum*.md: other exhibits than tests/mistakes/of_museum.py, or than docs/site/museum.json"
+        yield "docs/museum*.md: other exhibits than tests/mistakes/of_museum.py, or than docs/site/drawings/museum.json"
     elif filled(text, records) != text:
         yield "docs/museum*.md: they show another mistake, record or row: ./tests/mistakes/museum --write"

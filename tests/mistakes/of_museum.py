@@ -88,6 +88,58 @@ ALL = [
          "On<S<0>, R> d = from_outside<S<0>, R>(scale(std::move(dout), factor))",
          "Somebody takes the mean over each device's rows, and then the mean over the axis data.",
          "nothing to see")),
+    *of("gradient norm", "chapters/engine/engines/optimizer.cpp",
+        "08_decoder --variant tensor --clip-norm 0.3 --blocks 2 --batch 8 --length 8", "",
+        ("shipped-norm-counts-copies", "(is_whole ? whole : mine).push_back",
+         "(is_whole ? mine : mine).push_back",
+         "Somebody adds the squares of all devices, also those of parameters that every device has.",
+         "a little worse")),
+    *of("gradient norm", "chapters/engine/engines/optimizer.cpp",
+        "05_expert --variant switch --clip-norm 0.02", "",
+        ("shipped-norm-of-own-experts",
+         "for (Index bits : group.exchange(\"the gradients' norm\", std::bit_cast<Index>(of_mine)))\n    "
+         "of_all += std::bit_cast<double>(bits);\n  "
+         "return std::sqrt(of_all)", "(void)group;\n  return std::sqrt(of_all + of_mine)",
+         "Somebody clips by the norm of the router and of a device's own experts: each device by another.",
+         "nothing to see")),
+    *of("05 expert parallel", "chapters/05_expert/expert.hpp", "05_expert --variant switch --aux-weight 1", "",
+        ("shipped-balance-over-n", "balance_gradient(rule_, counts, x.global_shape()[0])",
+         "balance_gradient(rule_, counts, x.global_shape()[0] * num_devices())",
+         "Somebody divides the balancing loss by the number of devices once more.", "nothing to see")),
+    *of("04 worker", "chapters/04_pipeline/worker.hpp", "04_pipeline --variant 1f1b --micro-batches 4 --batch 4", "",
+        ("shipped-labels-of-the-next-piece", "loss_gradient_(out.local(), rows_of(m).begin)",
+         "loss_gradient_(out.local(), rows_of((m + 1) % micro_batches_).begin)",
+         "Somebody reads labels when a micro-batch enters the pipeline, and uses them when another one leaves it.",
+         "does not fall")),
+    *of("04 worker", "chapters/04_pipeline/worker.hpp", "04_pipeline --variant 1f1b --micro-batches 4", "",
+        ("shipped-last-piece-alone",
+         "accumulate(weight_grad(l), matmul(transposed(a), d));  // like the weights    O·O = O\n      d =",
+         "weight_grad(l) = matmul(transposed(a), d);  // like the weights    O·O = O\n      d =",
+         "Somebody sets gradients to nothing between the micro-batches of a batch.", "noisier")),
+    *of("08 tensor", "chapters/08_decoder/tensor.hpp",
+        "08_decoder --variant tensor --blocks 2 --batch 8 --length 8", "",
+        ("shipped-reduced-twice", " private:\n  using MyBlock = TensorBlock<K>;",
+         " private:\n  static auto by_name(ShardedEngine& engine, const DecoderModel& m, Gradients& gradients, Index b = 0) {\n"
+         "    return [&, put = decoders::by_name(engine, m, gradients, b)](const auto& what, auto gradient) {\n"
+         "      if constexpr (std::same_as<decltype(gradient), Replicated>)\n"
+         "        put(what, engine.all_reduce(Partial(engine.group(), detail::Access::take(std::move(gradient)))));\n"
+         "      else\n        put(what, std::move(gradient));\n    };\n  }\n"
+         "  using MyBlock = TensorBlock<K>;",
+         "Somebody reduces the gradients of what every device has, and they were sums already.",
+         "nothing to see under Adam")),
+    *of("08 tensor", "chapters/08_decoder/tensor.hpp",
+        "08_decoder --variant tensor --key-heads 1 --blocks 2 --batch 8 --length 8", "",
+        ("shipped-shared-keys-not-summed", "return engine.all_reduce(std::move(dk), where);",
+         "(void)where;\n    return Replicated(engine.group(), detail::Access::take(std::move(dk)));",
+         "Somebody gives every device the key-value head that all query heads share, and forgets their sum.",
+         "a little worse")),
+    *of("08 context", "chapters/08_decoder/sequence_decoder.hpp",
+        "08_decoder --variant context --blocks 2 --batch 4 --length 24", "",
+        ("shipped-positions-from-zero", "kept.tokens = read(input, m_.vocabulary).at(cut.places(device_id()));",
+         "kept.tokens = read(input, m_.vocabulary).at(cut.places(device_id()));\n    "
+         "const Index first = kept.tokens.positions.empty() ? 0 : std::ranges::min(kept.tokens.positions);\n    "
+         "for (Index& position : kept.tokens.positions) position -= first;",
+         "Somebody divides sequences over devices, and lets positions begin at 0 on each.", "a little worse")),
 ]
 # Where the projects report it.
 THREADS = {
@@ -108,4 +160,14 @@ THREADS = {
                                      "pytorch/torchtitan#1842", "pytorch/torchtitan#2206"],
     "shipped-experts-times-n-on-a-mesh": ["pytorch/pytorch#160285", "NVIDIA/Megatron-LM#5956"],
     "shipped-mean-over-own-rows-on-a-mesh": ["pytorch/torchtitan#1842", "pytorch/torchtitan#2206"],
+    "shipped-norm-counts-copies": ["NVIDIA-NeMo/RL#3788", "ROCm/TransformerEngine#715",
+                                   "mindspore-ai/hyper-parallel#526"],
+    "shipped-norm-of-own-experts": ["NVIDIA-NeMo/Automodel#3817", "NVIDIA/Megatron-LM#5916"],
+    "shipped-balance-over-n": ["NVIDIA/Megatron-LM#3672", "NVIDIA-NeMo/Automodel#1412"],
+    "shipped-labels-of-the-next-piece": ["deepspeedai/DeepSpeed#5729"],
+    "shipped-last-piece-alone": ["NVIDIA-NeMo/Automodel#3530"],
+    "shipped-reduced-twice": ["inclusionAI/AReno#496"],
+    "shipped-shared-keys-not-summed": ["bigcode-project/Megatron-LM#35", "bigcode-project/Megatron-LM#36",
+                                       "bigcode-project/Megatron-LM#11"],
+    "shipped-positions-from-zero": ["thunlp/Seq1F1B#6", "ISEEKYAN/Megatron-LM#208"],
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/device/books/ledger.hpp"
 #include "engine/weights/foreign_model.hpp"
 #include "tests/harness/refused.hpp"
 

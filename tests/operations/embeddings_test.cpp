@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "engine/device/layer_operations.hpp"
 #include "tests/operations/small_tensors.hpp"
 
 RUNS_ON(.on_cuda = {1});

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "engine/device/layer_operations.hpp"
 #include "tests/operations/small_tensors.hpp"
 
 RUNS_ON(.on_cuda = {1});

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "engine/device/books/ledger.hpp"
 #include "engine/device/device.hpp"
 #include "tests/operations/small_tensors.hpp"
 

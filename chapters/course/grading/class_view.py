@@ -1,9 +1,10 @@
 """A class at a glance: a table for a spreadsheet, and a page with the students' progress, frequent mistakes, late
 submissions, and equal answers."""
 import csv
+import functools
 import math
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from html import escape
@@ -17,7 +18,7 @@ from setup import fail
 
 # The short name of a reason why points were lost.
 KINDS = [(r"is not done yet", "not done"), (r"must not use", "uses what it must not"),
-         (r"it does not compile: (?:[^;]*?(?:is unavailable|static assertion failed): )?([^(;:]{1,90})",
+         (r"it does not compile: (?:[^;]*?(?:is unavailable|static assertion failed): )?(.{1,90}?)(?= \(|; |\n|$)",
           r"does not compile: \1"), ("it does not compile", "does not compile"),
          (r"error: (?:device \d+: )?(?:[\w/]+/\w+: )?([^:,\n]{1,90})", r"ends with an error: \1"),
          (r"(time|memory|output|processes): expected", r"breaks a limit: \1"),
@@ -44,6 +45,7 @@ class Student:
     late: int = 0
     ids: dict = field(default_factory=dict)        # {column: text} of the class's table, to join with other systems
     questions: dict = field(default_factory=dict)  # {exercise: points given by a person}
+    most_for_questions: dict = field(default_factory=dict)  # {exercise: the most of these points}
 
     def of(self, exercise):
         """The points earned, and the points of all tests."""
@@ -53,6 +55,10 @@ class Student:
     @property
     def points(self):
         return self.graded.earned + sum(self.questions.values())
+
+    @property
+    def maximum(self):
+        return self.graded.points + sum(self.most_for_questions.values())
 
     def reasons(self, exercise):
         """{kind: sentence} of each reason why points were lost."""
@@ -100,8 +106,9 @@ def moment(text, hours=12):
     return when + timedelta(hours=hours) if len(text) == len("2025-10-07") else when
 
 
-def students_of(all_graded, table, due, keep):
-    """The submissions that count: of each student the best one, or the last one."""
+def students_of(all_graded, table, due, keep, most_for_questions={}):
+    """The submissions that count: of each student the best one, or the last one. `most_for_questions`: the points of
+    each exercise's written questions."""
     found = {}
     for graded in all_graded:
         row = table.get(graded.name, {})
@@ -109,7 +116,8 @@ def students_of(all_graded, table, due, keep):
         known = ("submission", "student", "handed in", *exercises, None)
         one = Student(graded, row.get("student") or graded.name, row.get("handed in") and moment(row["handed in"]),
                       ids={name: text for name, text in row.items() if name not in known},
-                      questions={e: float(row[e] or 0) for e in exercises})
+                      questions={e: float(row[e] or 0) for e in exercises},
+                      most_for_questions={e: most_for_questions.get(e, 0) for e in exercises})
         if due and one.handed_in:
             one.late = max(0, math.ceil((one.handed_in - moment(due, 24)).total_seconds() / 86400))
         other = found.get(one.name)
@@ -122,45 +130,94 @@ def students_of(all_graded, table, due, keep):
     return sorted(found.values(), key=lambda student: student.name.lower())
 
 
-def tokens(text):
-    """A body as tokens, without comments, with variables numbered in the order of their first use."""
+# ---- Answers that are alike ------------------------------------------------------------------------------
+CHAPTER, LEAST = "the chapter", 0.9  # a member of each group whose answers are its own; the share from which on they are
+
+
+@functools.cache
+def statements(text):
+    """The statements of a body and how often each is there, without comments and with one name for all variables that
+    it declares. So neither other names nor another order of lines hides a copy."""
     text = HIDDEN.sub(lambda found: "" if found[0].startswith(("//", "/*")) else found[0], text)
-    numbers = {}
-    name = r"(?<![.:\w])[A-Za-z_]\w*(?=\s*(?:[^\s\w(<:]|:(?!:))|\s+<)"  # not of a function, a type or a member
-    return tuple(numbers.setdefault(found[0], f"v{len(numbers)}") if found[1] else found[0]
-                 for found in re.finditer(rf"({name})|\w+|\S", text))
+    declared = set(re.findall(r"(?<!\breturn)(?<!\belse)[\w>&*]\s+([A-Za-z_]\w*)\s*(?=[=({;:,)]|\[)", text))
+    for names in re.findall(r"\bauto\s*&{0,2}\s*\[([\w\s,]+)\]", text):
+        declared |= set(re.findall(r"\w+", names))
+    name = "|".join(map(re.escape, sorted(declared, key=len, reverse=True))) or "(?!)"
+    text = re.sub(rf"(?<![.:\w>])({name})\b(?!\s*::)", "v", text)
+    return Counter(" ".join(words) for piece in re.split("[;{}]", text) if (words := re.findall(r"\w+|\S", piece)))
+
+
+@functools.cache
+def share(one, other):
+    """How much of two answers, each a tuple of bodies, is the same: 1 if all is."""
+    one, other = (sum(map(statements, bodies), Counter()) for bodies in (one, other))
+    def size(of):
+        return sum(len(words.split()) * count for words, count in of.items())
+    return 2 * size(one & other) / max(size(one) + size(other), 1)
 
 
 def alike(students):
-    """[(exercise, names, whether it is the chapter's solution)] of answers with the same tokens."""
-    groups = defaultdict(list)
-    for student in students:
-        for exercise, bodies in student.graded.answers.items():
-            groups[exercise, tuple(map(tokens, bodies.values()))].append((student.name, bodies))
+    """[(exercise, names, the least share)] of answers that are nearly the same. The chapter's solution is a member, by
+    the name CHAPTER."""
     found = []
-    for (exercise, text), some in groups.items():
-        if len(some) > 1:
-            found.append((exercise, [name for name, _ in some],
-                          text == tuple(tokens(solution(hole)) for hole in some[0][1])))
-    return sorted(found, key=lambda group: (group[2], group[0]))
+    for exercise in dict.fromkeys(e for student in students for e in student.graded.answers):
+        answers = {s.name: s.graded.answers[exercise] for s in students if exercise in s.graded.answers}
+        holes = list(next(iter(answers.values())))
+        some = {CHAPTER: tuple(map(solution, holes))} | {s: tuple(bodies.values()) for s, bodies in answers.items()}
+        groups = []
+        for name, answer in some.items():
+            near = [g for g in groups if any(share(some[other], answer) >= LEAST for other in g)]
+            groups = [g for g in groups if g not in near] + [sum(near, []) + [name]]
+        for group in groups:
+            shares = [max(share(some[a], some[b]) for b in group if b != a) for a in group if len(group) > 1]
+            found += [(exercise, group, min(shares))] if shares else []
+    return sorted(found, key=lambda group: (CHAPTER in group[1], group[0]))
 
 
-def write_csv(students, exercises, file, due=""):
-    """A table with a row for each student, and a column for each exercise."""
+# ---- The table -------------------------------------------------------------------------------------------
+def read_points(file):
+    """The rows of a table that `write_csv` wrote; none where there is no file."""
+    try:
+        with open(file, newline="", encoding="utf-8") as table:
+            rows = list(csv.DictReader(table))
+    except FileNotFoundError:
+        return []
+    except (UnicodeDecodeError, csv.Error):
+        rows = [{}]
+    if any("submission" not in row or "points" not in row for row in rows):
+        fail(65, f"{file}: expected a table that grade wrote, given another file")
+    return rows
+
+
+def of_others(rows, names, table):
+    """The rows of students of whom none of these submissions is."""
+    mine = {table.get(name, {}).get("student") or name for name in names} | set(names)
+    return [row for row in rows if not {row["submission"], row.get("student") or row["submission"]} & mine]
+
+
+def write_csv(students, exercises, file, due="", before=()):
+    """A table with a row for each student, and a column for each exercise. The rows in `before` stay, but for those of
+    these students."""
     ids = list(dict.fromkeys(name for student in students for name in student.ids))
-    with_names = any(student.name != student.graded.name for student in students)
+    names = any(student.name != student.graded.name for student in students)
     questions = any(student.questions for student in students)
-    with open(file, "w", newline="") as out:
-        table = csv.writer(out)
-        table.writerow(["submission", *["student"] * with_names, *ids, *["late days"] * bool(due), "points", "maximum",
-                        *exercises, *["questions"] * questions, "same text as"])
-        for s in students:
-            twins = [f"{e}: {'the chapter' if is_chapters else ', '.join(name for name in names if name != s.name)}"
-                     for e, names, is_chapters in alike(students) if s.name in names]
-            table.writerow([s.graded.name, *[s.name] * with_names, *(s.ids.get(name, "") for name in ids),
-                            *[s.late] * bool(due), number(s.points), number(s.graded.points),
-                            *(number(s.of(e)[0]) for e in exercises),
-                            *[number(sum(s.questions.values()))] * questions, "; ".join(twins)])
+    columns = ["submission", *["student"] * names, *ids, *["late days"] * bool(due), "points", "maximum",
+               *exercises, *["questions"] * questions, "same text as"]
+    groups = alike(students)
+    rows = {}
+    for s in students:
+        twins = [f"{e}: {', '.join(name for name in group if name != s.name)}"
+                 for e, group, _ in groups if s.name in group]
+        rows[s.name] = {"submission": s.graded.name, "student": s.name, **s.ids, "late days": s.late,
+                        "points": number(s.points), "maximum": number(s.maximum),
+                        **{e: number(s.of(e)[0]) for e in exercises},
+                        "questions": number(sum(s.questions.values())), "same text as": "; ".join(twins)}
+    kept = {row.get("student") or row["submission"]: row for row in before}
+    columns = list(dict.fromkeys([*(column for row in before[:1] for column in row), *columns]))
+    with open(file, "w", newline="", encoding="utf-8") as out:
+        table = csv.DictWriter(out, columns, restval="", extrasaction="ignore")
+        table.writeheader()
+        table.writerows((kept | rows).values())
 
 
 # ---- The page --------------------------------------------------------------------------------------------
@@ -176,11 +233,11 @@ def write_html(students, exercises, file, due=""):
              "<h2>Students</h2>",
              html_table(["student", *["days late"] * bool(due), "points", *exercises, "why"],
                         (student_row(s, exercises, due) for s in students)),
-             "<h2>Answers that are alike</h2><p>The same text but for comments, spaces and names of variables. This is "
-             "a hint: most functions have ten lines, and types leave few ways to write them.</p>",
-             html_table(["exercise", "students", ""],
-                        ([e, ", ".join(map(escape, names)), "as in the chapter" * is_chapters]
-                         for e, names, is_chapters in alike(students)))]
+             "<h2>Answers that are alike</h2><p>The same statements but for comments, spaces, names of variables and the "
+             f"order of lines, to {LEAST:.0%} or more. This is a hint: most functions have ten lines, and types leave few "
+             "ways to write them.</p>",
+             html_table(["exercise", "who", "the same"],
+                        ([e, ", ".join(map(escape, names)), f"{least:.0%}"] for e, names, least in alike(students)))]
     head = f"<meta charset=\"utf-8\"><title>{len(students)} students</title><style>{STYLE}</style>"
     Path(file).write_text(f"<!DOCTYPE html>\n<html lang=\"en\"><head>{head}</head><body>\n" + "\n".join(parts) +
                           "\n</body></html>\n", encoding="utf-8", errors="replace")
@@ -193,7 +250,7 @@ def html_table(head, rows):
         return text if text.startswith("<td") else \
             f"<td{' class=n' if re.fullmatch(r'[0-9.]+(/[0-9.]+)?', text) else ''}>{text}</td>"
     lines = ["<tr>" + "".join(map(cell, row)) + "</tr>" for row in rows]
-    heads = "".join(f"<th>{escape(str(name))}</th>" for name in head)
+    heads = "".join(f"<th scope=col>{escape(str(name))}</th>" for name in head)
     return f"<table><tr>{heads}</tr>\n" + "\n".join(lines or ["<tr><td>none</td></tr>"]) + "</table>"
 
 
@@ -202,8 +259,7 @@ def exercise_row(students, exercise, name):
     most = students[0].of(exercise)[1]
     steps = [0] * len(STEPS)
     for points in earned:
-        share = points / most
-        steps[0 if share <= 1e-9 else 5 if share >= 1 - 1e-9 else min(4, math.ceil(4 * share))] += 1
+        steps[5 if points == most else min(4, math.ceil(4 * points / most))] += 1
     return [exercise, escape(name), number(most), number(sum(earned) / len(earned)), *steps]
 
 
@@ -224,12 +280,12 @@ def student_row(student, exercises, due):
     cells = []
     for exercise in exercises:
         earned, most = student.of(exercise)
-        hue = 120 * earned / most if most else 0
+        hue = float(120 * earned / most) if most else 0
         asked = student.questions.get(exercise)
         cells.append(f"<td class=n style=\"background:hsl({hue:.0f},60%,88%)\">{number(earned)}"
                      f"{' + ' + number(asked) if asked else ''}</td>")
     why = [f"<li>{exercise} {escape(text)}</li>"
            for exercise in exercises for text in student.reasons(exercise).values()]
     return [f"{escape(student.name)}", *[str(student.late)] * bool(due),
-            f"{number(student.points)}/{number(student.graded.points)}", *cells,
+            f"{number(student.points)}/{number(student.maximum)}", *cells,
             f"<details><summary>reasons: {len(why)}</summary><ul>{''.join(why)}</ul></details>" if why else ""]

@@ -3,7 +3,7 @@ its files count, and what the kernel has counted."""
 import itertools
 import json
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -59,6 +59,7 @@ def read_device(folder, device):
             from None
     if idle := re.search(r"devices idle ([\d.]+) %", described):  # a pipeline's schedule says so
         figures["idle"] = float(idle[1])
+        figures["order"] = [list(dict.fromkeys(row.split())) for row in re.findall(r"(?m)^device \d+ +(.*)$", described)]
     return Device(sb.read(folder / f"device_{device}.safetensors"), begin, figures)
 
 
@@ -111,8 +112,9 @@ def differences(verdict, asked, name, found, has):
         elif more := of_piece(verdict, asked.problem, name, Stored(piece, "F32"), want, bound, slices,
                                       number, pieces):
             if more[0].cause == SAYS["unknown"]:
-                more[0].cause = cause_of_later_step(asked, name, number, piece, slices[number]) or \
-                    cause_of_layer(asked, name, number, piece, slices[number]) or more[0].cause
+                more[0].cause = cause_of_later_step(asked, name, number, piece, slices[number]) or more[0].cause
+            # A wrong version of the layer has all of these numbers, so it goes before every rule.
+            more[0].cause = cause_of_layer(asked, name, number, piece, slices[number]) or more[0].cause
             differ += more
     return as_of_one(differ, pieces)
 
@@ -208,11 +210,24 @@ def hold_figures(outcome, found, forms):
         if f.get("held", 0) > form.get("held", 0):
             outcome.memory.append(f"device {number} held {f['held']:,} bytes at its fullest; the closed form "
                                   f"says {form['held']:,}{what_is_more(f, form)}")
-        if f.get("parameters") != form.get("parameters"):
-            outcome.memory.append(f"device {number} booked {f.get('parameters', 0):,} bytes as parameters "
-                                  f"after the step; expected {form['parameters']:,}")
+        for name, words in (("held by the update", "at most in the optimizer's step"), ("kept", "after the step")):
+            if f.get(name, 0) > form.get(name, 0):
+                outcome.memory.append(f"device {number} held {f[name]:,} bytes {words}; expected {form[name]:,} or less")
+    given, wanted = (of.get("order", []) for of in (found[0].figures, forms[0]))
+    if outcome.memory and (place := first_unlike(given, wanted)):
+        outcome.memory[0] += f". The order of work is another one, too: {place}"
     for name in ("bytes", "held"):
         outcome.figures[name] = max(device.figures.get(name, 0) for device in found)
+
+
+def first_unlike(given, wanted):
+    """Where the lists of what devices do differ first; or nothing."""
+    for device, (mine, theirs) in enumerate(zip(given, wanted)):
+        both = ([work for work in row if work != "."] for row in (mine, theirs))
+        for place, (one, other) in enumerate(itertools.zip_longest(*both), 1):
+            if one != other:
+                return f"device {device}'s piece of work {place}: expected {other or 'none'}, given {one or 'none'}"
+    return ""
 
 
 def what_is_more(figures, form):
@@ -245,6 +260,18 @@ class Counted:
     held: list
     seconds: float
     is_bound: bool = False  # the counts are bounds for a free exercise
+
+    def with_most_of(self, other):
+        """The larger one of each device's counts. A device that ends between two looks is counted too low."""
+        return replace(self, written=[max(pair) for pair in zip(sorted(self.written), sorted(other.written))],
+                       held=[max(pair) for pair in zip(sorted(self.held), sorted(other.held))])
+
+    def misses_some(self, staff):
+        """Whether a device was not seen to its end: it wrote too little, and yet as much was sent as the staff's."""
+        slack = max(SLACK_SENT, staff.sent // 20)
+        return self.sent >= staff.sent - slack and len(self.written) == len(staff.written) and \
+            any(mine < theirs - max(SLACK_SENT, theirs // 20)
+                for mine, theirs in zip(sorted(self.written), sorted(staff.written)))
 
 
 def hold_counted(outcome, given, staff):

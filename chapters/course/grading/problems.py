@@ -14,6 +14,7 @@ from functools import cached_property
 
 import numpy as np
 
+from named_tests import sizes_that_fill
 from small_problems import RingProblem
 import shardbook_check as sb
 from shardbook_check.problems.bounded import Precision, Undecided
@@ -201,7 +202,8 @@ class Asked:
         return f"solve.{self.chapter}", problem, job, problem.batch
 
     def ring(self):
-        n, size = self.test.devices, self.random.randint(1, 40)
+        n = self.test.devices
+        size = n * self.random.randint(0, 6) + self.random.randint(1, max(n - 1, 1))  # chunks differ, or are empty
         if self.test.kind == "large":
             size = 1 << 18
         problem = RingProblem(name="ring", batch_size=n, size=size, seed=self.random.randrange(2**32))
@@ -215,7 +217,7 @@ class Asked:
 
     def split(self):
         most = self.test.size("--max-shard-size", 300)
-        sizes = [4 * self.random.randint(1, 100) for _ in range(self.random.randint(5, 30))]
+        sizes = sizes_that_fill(most, self.random, self.random.randint(11, 30))
         return "split", None, {"bytes": sizes, "most": most}, {}
 
     def usable(self, problem):

@@ -27,17 +27,17 @@ def indented(why):
 
 
 def number(value):
-    return f"{value:.2f}".rstrip("0").rstrip(".")
+    return f"{float(value):.2f}".rstrip("0").rstrip(".")
 
 
 def write_json(graded, file):
     """The results for Gradescope (https://gradescope-autograders.readthedocs.io/en/latest/specs/#output-format)."""
-    tests = [{"number": part.exercise, "name": f"{part.exercise} {part.name}", "score": round(part.earned, 4),
-              "max_score": round(part.points, 4), "status": "passed" if part.earned == part.points else "failed",
+    tests = [{"number": part.exercise, "name": f"{part.exercise} {part.name}", "score": round(float(part.earned), 4),
+              "max_score": round(float(part.points), 4), "status": "passed" if part.earned == part.points else "failed",
               "output": "\n".join(part.why), "output_format": "text", "tags": [part.kind, part.exercise],
               "visibility": "after_published" if part.kind == "hidden" else "visible",
               "extra_data": {"kind": part.kind}} for part in graded.parts]
-    content = {"score": round(graded.earned, 4), "execution_time": round(graded.seconds, 2),
+    content = {"score": round(float(graded.earned), 4), "execution_time": round(graded.seconds, 2),
                "output": "Hidden tests are shown when the grades are published.", "output_format": "text",
                "visibility": "visible", "stdout_visibility": "hidden", "tests": tests,
                "leaderboard": leaderboard(graded), "extra_data": {"figures": graded.figures}}
@@ -48,7 +48,7 @@ def leaderboard(graded):
     """Points; then, over exercises that are right in a large network: bytes sent, most bytes held, and a job's time
     relative to the staff's."""
     right = [figures for figures in graded.figures.values() if figures]
-    points = {"name": "points", "value": round(graded.earned, 2), "order": "desc"}
+    points = {"name": "points", "value": round(float(graded.earned), 2), "order": "desc"}
     if not right:
         return [points]
     return [points,

@@ -5,6 +5,7 @@ A kernel that lets users make namespaces isolates best, by Debian's bubblewrap. 
 there root can at least run programs as another user."""
 import contextlib
 import fcntl
+import math
 import os
 import pwd
 import selectors
@@ -21,12 +22,14 @@ from pathlib import Path
 from setup import fail, run
 
 SHARED = ("/tmp", "/dev/shm", "/var/tmp")  # every user may write here
+TICKS = os.sysconf("SC_CLK_TCK")  # of the kernel's clock in a second
 INSIDE = "SHARDBOOK_GRADER_IS_INSIDE"  # set if this process is in namespaces of its own
 
 
 @dataclass(frozen=True)
 class Limits:
     seconds: float = 30     # of wall-clock time
+    cpu: float = math.inf   # seconds of processor time, of all processes together
     memory: int = 6 << 30   # resident, of all processes together
     processes: int = 150
     output: int = 1 << 20   # bytes of standard output and error together
@@ -39,6 +42,7 @@ class Process:
     program: str
     peak: int = 0     # the most resident bytes
     written: int = 0  # bytes passed to write calls, sockets included
+    cpu: float = 0    # seconds of processor time
 
 
 @dataclass
@@ -79,6 +83,21 @@ def enter(kind):
                  env={**os.environ, INSIDE: "1"}))
 
 
+def memory():
+    """The bytes that this process and those it starts may hold together: the machine's, or less in a control group."""
+    lines = Path("/proc/meminfo").read_text().splitlines()
+    found = [next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemTotal:"))]
+    for line in Path("/proc/self/cgroup").read_text().splitlines():
+        _, kinds, group = line.split(":", 2)
+        if "memory" in kinds.split(",") or not kinds:  # of version 1, or of version 2, which has one tree for all kinds
+            top, file = Path("/sys/fs/cgroup", kinds), "memory.limit_in_bytes" if kinds else "memory.max"
+            path = top / group.strip("/")
+            for folder in [path, *(above for above in path.parents if above.is_relative_to(top))]:
+                with contextlib.suppress(OSError, ValueError):  # there is none, or it says "max"
+                    found.append(int((folder / file).read_text()))
+    return min(found)
+
+
 def loopback_up():
     with socket.socket() as any_socket:
         request = struct.pack("16sh", b"lo", 1 | 64)  # IFF_UP, IFF_RUNNING
@@ -113,16 +132,17 @@ class Sandbox:
                          f"and no files in {', '.join(SHARED)}, since they would be ended and deleted; given "
                          f"{len(mine)}")
 
-    def run(self, command, sees=(), writes=(), limits=Limits(), environment=None):
-        """Runs a command that can read these folders and the system's programs, and can write to `writes`."""
+    def run(self, command, sees=(), writes=(), limits=Limits(), environment=None, watched=None):
+        """Runs a command that can read these folders and the system's programs, and can write to `writes`. Calls
+        `watched` with its output so far, now and then."""
         given = {"PATH": "/usr/bin:/bin", "HOME": "/tmp", "LANG": "C.UTF-8", **(environment or {})}
         words = [*self.prefix(sees, writes, given), *map(str, command)]
         if self.kind == "namespaces":
-            return Job(words, None, limits, self.end_all).watch()
+            return Job(words, None, limits, self.end_all).watch(watched)
         # These folders belong to the other user during this job only. The next job must find them unchanged.
         give(writes, self.account.pw_uid)
         try:
-            return Job(words, given, limits, self.end_all).watch()
+            return Job(words, given, limits, self.end_all).watch(watched)
         finally:
             give(writes, os.geteuid())
 
@@ -245,17 +265,20 @@ class Job:
         self.child = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                       stderr=subprocess.STDOUT, env=environment, start_new_session=True)
 
-    def watch(self):
+    def watch(self, watched=None):
         os.set_blocking(self.child.stdout.fileno(), False)
         with selectors.DefaultSelector() as selector:
             selector.register(self.child.stdout, selectors.EVENT_READ)
-            looked = 0.0
+            looked, shown = 0.0, time.monotonic()
             while self.child.poll() is None and not self.broke:
                 for _ in selector.select(0.01):
                     self.read()
                 if time.monotonic() - looked > 0.015:
                     self.look()
                     looked = time.monotonic()
+                if watched and looked - shown > 5:
+                    watched(self.text.decode(errors="replace"), looked - self.begun)
+                    shown = looked
         self.end()
         self.read()
         self.child.stdout.close()
@@ -280,6 +303,7 @@ class Job:
                 io = dict(line.split(": ") for line in (folder / "io").read_text().splitlines())
                 seen = self.processes.setdefault(number, Process(program))
                 seen.program, seen.written = program, int(io["wchar"])
+                seen.cpu = sum(map(int, (folder / "stat").read_text().rsplit(")", 1)[1].split()[11:13])) / TICKS
                 seen.peak = max(seen.peak, int(said["VmHWM"].split()[0]) << 10)
                 resident += int(said["VmRSS"].split()[0]) << 10
             except (OSError, KeyError, ValueError):
@@ -288,8 +312,11 @@ class Job:
             self.broke = f"processes: expected at most {self.limits.processes}, given {len(numbers)}"
         elif resident > self.limits.memory:
             self.broke = f"memory: expected at most {self.limits.memory >> 20} MiB"
+        elif (cpu := sum(process.cpu for process in self.processes.values())) > self.limits.cpu:
+            self.broke = f"time: expected an end within {self.limits.cpu:.0f} s of processor time"
         elif time.monotonic() - self.begun > self.limits.seconds:
-            self.broke = f"time: expected an end within {self.limits.seconds:.0f} s"
+            self.broke = f"time: expected an end within {self.limits.seconds:.0f} s, of which it had a processor for " \
+                         f"{cpu:.0f} s"
 
     def end(self):
         """Kills the command with its group. bubblewrap's first process takes its namespace with it."""

@@ -130,12 +130,16 @@ def refusal(hole, text, begin, body, may_include=False):
     plain = visible(body)
     for pattern, what in [*REFUSED, (other_engines(hole), "it: write the step yourself")]:
         for searched in (body, plain) if pattern == GOES_ON else (plain,):
-            uses = (use for use in re.finditer(pattern, searched)
-                    if not re.search(rf"\bauto\s+{re.escape(use[0].strip(' ('))}\s*=", plain))  # no lambda's name
-            if found := next(uses, None):
+            if found := next((u for u in re.finditer(pattern, searched) if not is_of_lambda(u, plain)), None):
                 line = text[:begin + found.start()].count("\n") + 1
                 return f"chapters/{hole.file}:{line}: `{found[0].strip(' (')}`: an exercise must not use {what}"
     return ""
+
+
+def is_of_lambda(use, text):
+    """Whether a word calls a lambda that a line before has given this name. Behind `::` it is the system's."""
+    declared = re.search(rf"\bauto\s+{re.escape(use[0].strip(' ('))}\s*=\s*\[", text)
+    return declared and declared.end() <= use.start() and not text[:use.start()].rstrip().endswith("::")
 
 
 def other_engines(hole):

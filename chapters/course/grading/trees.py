@@ -1,8 +1,10 @@
 """The tree in which submissions are built: the project with a submission's bodies. It is kept, so that the next
 submission builds only what differs."""
 import hashlib
+import os
 import re
 import shutil
+import sys
 from dataclasses import replace
 
 import exercises
@@ -10,16 +12,31 @@ import setup
 import starters
 from compiler import errors_at
 from holes import with_include
-from sandbox import Limits, Sandbox
+from sandbox import Limits, Sandbox, memory
 from setup import fail, root
 from submission import NOT_DONE
 
 NEEDED = ("chapters", "emu", "CMakeLists.txt", "CMakePresets.json")
 # Of the course, submissions need the programs only: neither the hidden tests nor the grader.
-LEFT_OUT = re.compile(r"chapters/course/(?!programs/|\d\d_)|chapters/data/|.*/__pycache__/|"
+LEFT_OUT = re.compile(r"chapters/course/(?!programs/|\d\d_)|.*/__pycache__/|"
                       r".*(\.md|skeleton\.hpp)$")
-COMPILE = Limits(seconds=600, memory=8 << 30, output=8 << 20)
-COMPILE_FIRST = replace(COMPILE, seconds=3600)  # the staff's programs: all of the project, on a shared machine
+COMPILE = Limits(seconds=3600, cpu=600, memory=8 << 30, output=8 << 20)
+COMPILE_FIRST = replace(COMPILE, cpu=3600)  # the staff's programs: all of the project
+A_COMPILER = 1 << 30  # bytes, at most
+
+
+class NoRoom(Exception):
+    """The kernel ended a compiler for lack of memory: no mistake of a student."""
+
+
+KILLED = r"(?m)^\S+: (?:fatal error|internal compiler error): Killed"  # a compiler's words, and no line's of a student
+
+
+def show(said, seconds):
+    """Says how far a build is: on a terminal in a line that changes."""
+    text = f"building {''.join(re.findall(r'^.([0-9]+/[0-9]+). ', said, re.M)[-1:])} {seconds:.0f} s"
+    is_terminal = sys.stderr.isatty()
+    print(f"\r\033[K{text}" if is_terminal else text, end="" if is_terminal else "\n", file=sys.stderr, flush=True)
 
 
 class Tree:
@@ -64,8 +81,8 @@ class Tree:
             yield from (path for top in NEEDED for path in [self.folder / top, *(self.folder / top).rglob("*")]
                         if path.is_file() and "__pycache__" not in path.parts)
 
-    def make(self, programs, limits=COMPILE):
-        """Builds programs of the course. Returns the compiler's messages if it fails, or nothing."""
+    def make(self, programs, limits=COMPILE, targets=()):
+        """Builds programs of the course, and other targets. Returns the compiler's messages if it fails, or nothing."""
         if (self.build / "build.ninja").exists() and setup.why_anew(self.build, self.folder):
             shutil.rmtree(self.build)  # of a copied project, say
         self.build.mkdir(exist_ok=True)
@@ -75,13 +92,19 @@ class Tree:
             if ended.code:
                 shutil.rmtree(self.build)
                 fail(69, f"could not configure what submissions are built in:\n{ended.output[-2000:]}")
-        targets = [f"course.{name}" for name in programs]
-        ended = self.in_sandbox(["ninja", "-C", self.build, "-k", "0", *targets], limits)
-        return "" if ended.code == 0 else f"{ended.broke}\n{ended.output}"
+        targets = [*(f"course.{name}" for name in programs), *targets]
+        most = max(1, min(len(os.sched_getaffinity(0)), memory() // A_COMPILER))
+        for jobs in dict.fromkeys((most, 1)):
+            ended = self.in_sandbox(["ninja", "-C", self.build, "-k", "0", "-j", jobs, *targets], limits,
+                                    watched=show if limits is COMPILE_FIRST else None)
+            if not re.search(KILLED, ended.output):
+                return "" if ended.code == 0 else f"{ended.broke}\n{ended.output}"
+        raise NoRoom(f"memory: expected {A_COMPILER >> 20} MiB for a compiler, given {memory() >> 20} MiB for all here: "
+                     "the kernel ended one")
 
-    def in_sandbox(self, command, limits=COMPILE):
+    def in_sandbox(self, command, limits=COMPILE, watched=None):
         return self.sandbox.run(["sh", "-c", 'cd "$0" && exec "$@"', self.folder, *command], sees=[self.folder],
-                                writes=[self.build], limits=limits)
+                                writes=[self.build], limits=limits, watched=watched)
 
     def make_staff(self, programs):
         """The staff's own programs, in their own folder. Built if they are missing, or of other sources."""

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/basics/ranges.hpp"
+#include "engine/device/books/ledger.hpp"
 #include "engine/layouts/placed.hpp"
 
 namespace shard::course {

@@ -52,10 +52,10 @@ class OutputRows {
   std::map<Index, HostTensor> pieces_;  // by first row
 };
 
-/// What a step sent, what it held at most before the optimizer, and the parameters that it holds in the end.
+/// What a step sent, what it held at most before the optimizer and in its step, and what it holds in the end.
 struct Figures {
   Traffic sent;
-  Index held = 0, parameters = 0, operations = 0;
+  Index held = 0, held_by_update = 0, kept = 0, operations = 0;
   std::map<Purpose, Index> held_for;  // at most, each at its own time
 
   void add_to(Parts& parts) const {
@@ -63,7 +63,8 @@ struct Figures {
     parts.add_figure("held", held);
     for (const auto& [purpose, bytes] : held_for)
       parts.add_figure(fmt::format("held as {}", name(purpose)), bytes);
-    parts.add_figure("parameters", parameters);
+    parts.add_figure("held by the update", held_by_update);
+    parts.add_figure("kept", kept);
     parts.add_figure("operations", operations);
   }
 };
@@ -94,9 +95,12 @@ class Solver {
     const Gradients last = gradients();
     for (const auto& [name, gradient] : last) parts.add(name, gradient);
     rows_.move_to(parts);
-    optimizer->step(*engine_, last);
     figures_.sent = ledger().traffic();
-    figures_.parameters = ledger().live(Purpose::parameters);
+    ledger().reset();
+    optimizer->step(*engine_, last);
+    figures_.sent += ledger().traffic();
+    figures_.held_by_update = ledger().peak();
+    figures_.kept = ledger().live();
     figures_.add_to(parts);
     parts.describe(engine_->describe_step());
     if (network_->kind().has_tokens()) add_tokens(parts);

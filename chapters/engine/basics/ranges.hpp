@@ -20,9 +20,6 @@ HostTensor transposed(const HostTensor& matrix);
 inline constexpr std::int64_t piece_bytes = 256 << 10;
 inline constexpr std::int64_t piece_elements = piece_bytes / 4;  // of float32
 
-/// A part of a tensor: a range of indices for each dimension.
-using Ranges = std::vector<Range>;
-
 /// The whole tensor.
 Ranges all_of(const Shape& whole);
 /// The part [begin, end) along `axis`, with all indices of the other axes.

@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "engine/basics/printable.hpp"
+#include "engine/device/books/ledger.hpp"
 #include "engine/files/model_folder.hpp"
 #include "engine/files/regular_file.hpp"
 #include "engine/files/safetensors/safetensors.hpp"

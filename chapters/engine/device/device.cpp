@@ -6,6 +6,7 @@
 
 #include <array>
 
+#include "engine/device/books/ledger.hpp"
 #include "engine/device/books/memory.hpp"
 
 namespace shard {
@@ -41,6 +42,10 @@ std::string_view name(Request::Function function) {
   return names[function];
 }
 
+Collective Request::collective() const {
+  return function <= broadcast ? static_cast<Collective>(function) : Collective::send;
+}
+
 std::string Request::name() const {
   const std::string_view of_function = shard::name(function);
   const bool has_subject = function == exchange || function == gather || function == gather_for_all;
@@ -56,7 +61,8 @@ std::string Request::describe(const std::vector<int>& members) const {
     case all_gather:
       return fmt::format("{} of {} along axis {}", name(), to_string(shape), axis);
     case all_to_all:
-      return fmt::format("{} of {} from axis {} to axis {}", name(), to_string(shape), axis, concat_axis);
+      return fmt::format("{} of {} from axis {} to axis {}{}", name(), to_string(shape), axis, concat_axis,
+                         counts ? " by counts" : "");
     case broadcast:
       return fmt::format("{} from device {}", name(), members[static_cast<std::size_t>(*peer)]);
     default:

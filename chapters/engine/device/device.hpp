@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/device/layer_operations.hpp"
+#include "engine/device/operations.hpp"
 
 namespace shard {
 
@@ -27,6 +27,7 @@ enum class ReduceOp { sum, avg, max, min, prod };
 std::string_view name(ReduceOp op);
 
 class Communicator;
+enum class Collective;  // the calls that send tensor data: books/ledger.hpp
 
 /// One call of a communicator, with its arguments. Each function fills the fields that it needs.
 struct Request {
@@ -73,9 +74,7 @@ struct Request {
 
   bool is_counted() const { return function <= post_receive; }
   /// The collective under which the ledger books the call's messages.
-  Collective collective() const {
-    return function <= broadcast ? static_cast<Collective>(function) : Collective::send;
-  }
+  Collective collective() const;
   /// "all_gather"; an exchange or a gather also has its subject.
   std::string name() const;
   /// "all_gather of (2, 3) along axis 1". `members`: the ids in the job, by which errors name devices.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <compare>
 #include <cstdint>
+#include <vector>
 
 namespace shard {
 
@@ -16,6 +17,9 @@ struct Range {
   Index size() const { return end - begin; }
   auto operator<=>(const Range&) const = default;
 };
+
+/// A part of a tensor: a range of indices for each dimension.
+using Ranges = std::vector<Range>;
 
 /// The k-th of `parts` contiguous parts of [0, size): the first `size mod parts` of them get one more.
 /// A part may be empty. Batches, widths, parameters and the chunks of a ring are all cut by this rule.

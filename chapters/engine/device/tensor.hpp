@@ -10,7 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "engine/device/books/ledger.hpp"
 #include "engine/device/call_site.hpp"
 #include "engine/device/error.hpp"
 #include "engine/device/split.hpp"
@@ -26,6 +25,8 @@ Index num_elements(std::span<const Index> extents);
 std::string to_string(const Shape& shape);
 /// The index along each axis of the element with this number in row-major order.
 Shape place_of(Index element, const Shape& shape);
+
+enum class Purpose;  // what memory is for: books/ledger.hpp
 
 /// A block of the device's memory, booked under a purpose. Each backend has its own.
 class Storage;

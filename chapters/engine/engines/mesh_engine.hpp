@@ -22,7 +22,7 @@ namespace detail {
 /// The result of a collective over an axis: a tensor with another letter on that axis.
 template <class Result>
 Result on_mesh(const char* call, Mesh& mesh, Tensor local, Shape global) {
-  require_result(call, shape_of(ranges_after(Result::cuts(mesh), global)), local.shape());
+  require_result(call, shape_after(Result::cuts(mesh), global), local.shape());
   return Access::make<Result>(mesh, std::move(local), std::move(global), 0);
 }
 
@@ -39,9 +39,6 @@ auto summed(Communicator& over, L&& p) {
 
 template <class L, class Axis>
 concept AxisOf = LiesOnMesh<L> && std::remove_cvref_t<L>::Axes::template has<Axis>;
-/// Whether a tensor has this letter on an axis.
-template <class L, class Axis, class Letter>
-concept HasLetter = AxisOf<L, Axis> && std::same_as<letter_on<L, Axis>, Letter>;
 template <class L, class Axis>
 concept CutOn = AxisOf<L, Axis> && Slice<letter_on<L, Axis>>;
 /// Whether an axis cuts a tensor, and no inner axis cuts the same dimension.
@@ -54,6 +51,10 @@ template <class L>
 concept Consumed = !std::is_lvalue_reference_v<L>;
 
 }  // namespace detail
+
+/// Whether a tensor has this letter on an axis.
+template <class L, class Axis, class Letter>
+concept HasLetter = detail::AxisOf<L, Axis> && std::same_as<detail::letter_on<L, Axis>, Letter>;
 
 /// Base is the class that engines of the workload derive from, such as LanguageModel.
 template <class Axes, std::derived_from<ShardedEngine> Base = ShardedEngine>
@@ -71,35 +72,34 @@ class MeshEngine : public Base {
   using Base::all_gather, Base::all_gather_async, Base::all_reduce, Base::all_reduce_async, Base::all_to_all,
       Base::reduce_scatter, Base::reduce_scatter_async, Base::shard;
 
-  template <class Axis, detail::HasLetter<Axis, Partial> L>
+  template <class Axis, HasLetter<Axis, Partial> L>
   requires detail::Consumed<L>
   auto all_reduce_async(L&& p, SourceLine where = SourceLine::current()) {
     const CallSite call(where);
     Mesh& mesh = p.mesh();
-    return detail::summed<detail::with_letter<L, Axis, Replicated>>(mesh.axis(Axis::name), std::move(p));
+    return detail::summed<with_letter<L, Axis, Replicated>>(mesh.axis(Axis::name), std::move(p));
   }
   template <class First, class Second, class... More, class L>
-  requires(
-      detail::Consumed<L>&& detail::HasLetter<L, First, Partial>&& detail::HasLetter<L, Second, Partial> &&
-      (detail::HasLetter<L, More, Partial> &&
-       ...)) auto all_reduce(L&& p, SourceLine where = SourceLine::current()) {
+  requires(detail::Consumed<L>&& HasLetter<L, First, Partial>&& HasLetter<L, Second, Partial> &&
+           (HasLetter<L, More, Partial> && ...)) auto all_reduce(L&& p,
+                                                                 SourceLine where = SourceLine::current()) {
     const CallSite call(where);
     using Result = detail::with_letter_on<L, Replicated, First, Second, More...>;
     Mesh& mesh = p.mesh();
     return detail::summed<Result>(mesh.axes({First::name, Second::name, More::name...}), std::move(p))
         .get(where);
   }
-  template <class Axis, detail::HasLetter<Axis, Partial> L>
+  template <class Axis, HasLetter<Axis, Partial> L>
   requires detail::Consumed<L>
   auto all_reduce(L&& p, SourceLine where = SourceLine::current()) {
     return all_reduce_async<Axis>(std::move(p), where).get(where);
   }
 
-  template <class Axis, int Dimension, detail::HasLetter<Axis, Partial> L>
+  template <class Axis, int Dimension, HasLetter<Axis, Partial> L>
   requires(detail::Consumed<L>&& detail::CanCut<L, Axis, Dimension>) auto reduce_scatter_async(
       L&& p, SourceLine where = SourceLine::current()) {
     const CallSite call(where);
-    using Result = detail::with_letter<L, Axis, Sharded<Dimension>>;
+    using Result = with_letter<L, Axis, Sharded<Dimension>>;
     Mesh& mesh = p.mesh();
     return mesh.axis(Axis::name)
         .reduce_scatter_async(detail::Access::take(std::move(p)), ReduceOp::sum, Dimension)
@@ -107,7 +107,7 @@ class MeshEngine : public Base {
           return detail::on_mesh<Result>("reduce_scatter", mesh, std::move(mine), global);
         });
   }
-  template <class Axis, int Dimension, detail::HasLetter<Axis, Partial> L>
+  template <class Axis, int Dimension, HasLetter<Axis, Partial> L>
   requires(detail::Consumed<L>&& detail::CanCut<L, Axis, Dimension>) auto reduce_scatter(
       L&& p, SourceLine where = SourceLine::current()) {
     return reduce_scatter_async<Axis, Dimension>(std::move(p), where).get(where);
@@ -117,11 +117,11 @@ class MeshEngine : public Base {
   template <class Axis, detail::CutInside<Axis> L>
   auto all_gather_async(L&& s, SourceLine where = SourceLine::current()) {
     const CallSite call(where);
-    using Result = detail::with_letter<L, Axis, Replicated>;
-    constexpr int dimension = detail::axis_of<detail::letter_on<L, Axis>>;
+    using Result = with_letter<L, Axis, Replicated>;
+    constexpr int dimension = axis_of<detail::letter_on<L, Axis>>;
     Mesh& mesh = s.mesh();
     const Shape global = s.global_shape();
-    const Shape gathered = shape_of(ranges_after(Result::cuts(mesh), global));
+    const Shape gathered = shape_after(Result::cuts(mesh), global);
     Communicator& axis = mesh.axis(Axis::name);
     auto made = [&mesh, global](Tensor whole) {
       return detail::on_mesh<Result>("all_gather", mesh, std::move(whole), global);
@@ -136,83 +136,29 @@ class MeshEngine : public Base {
     return all_gather_async<Axis>(std::forward<L>(s), where).get(where);
   }
 
-  template <class Axis, int Dimension, detail::HasLetter<Axis, Replicated> L>
+  template <class Axis, int Dimension, HasLetter<Axis, Replicated> L>
   requires detail::CanCut<L, Axis, Dimension>
   auto shard(const L& r, SourceLine where = SourceLine::current()) {
     const CallSite call(where);
-    using Result = detail::with_letter<L, Axis, Sharded<Dimension>>;
+    using Result = with_letter<L, Axis, Sharded<Dimension>>;
     const Tensor& t = detail::Access::tensor(r);
     const Range mine = part(t.extent(Dimension), r.mesh().size(Axis::name), r.mesh().place(Axis::name));
     return detail::on_mesh<Result>("shard", r.mesh(), slice(t, Dimension, mine.begin, mine.end),
                                    r.global_shape());
   }
 
-  template <class Axis, int From, int To, detail::HasLetter<Axis, Sharded<From>> L>
+  template <class Axis, int From, int To, HasLetter<Axis, Sharded<From>> L>
   requires(detail::Consumed<L>&& detail::CutInside<L, Axis>&& detail::CanCut<L, Axis, To>&& From !=
            To) auto all_to_all(L&& s, SourceLine where = SourceLine::current()) {
     const CallSite call(where);
-    using Result = detail::with_letter<L, Axis, Sharded<To>>;
+    using Result = with_letter<L, Axis, Sharded<To>>;
     Mesh& mesh = s.mesh();
     Tensor moved = mesh.axis(Axis::name).all_to_all_async(detail::Access::take(std::move(s)), To, From).get();
     return detail::on_mesh<Result>("all_to_all", mesh, std::move(moved), s.global_shape());
   }
   /// @}
 
-  /// \name Collectives over an axis that a tensor does not fit. The compiler answers each with one sentence.
-  /// @{
-  template <class Axis, class L>
-  requires(!detail::HasLetter<L, Axis, Partial> || !detail::Consumed<L>) detail::NoLayout all_reduce(L&&) {
-    constexpr bool is_addend = detail::HasLetter<L, Axis, Partial>;
-    static_assert(is_addend || detail::is_no_layout<L>,
-                  "all_reduce<axis> sums the addends of an axis, and on this axis the tensor is no Partial: "
-                  "it would count once per device");
-    static_assert(!is_addend, "all_reduce<axis> consumes its argument: write all_reduce<axis>(std::move(x))");
-    return {};
-  }
-  template <class First, class Second, class... More, detail::LiesOnMesh L>
-  requires(!(detail::HasLetter<L, First, Partial> && detail::HasLetter<L, Second, Partial> &&
-             (detail::HasLetter<L, More, Partial> && ...))) detail::NoLayout all_reduce(L&&) {
-    static_assert(detail::is_no_layout<L>,
-                  "all_reduce<axis, other> sums the addends of all of these axes, and on one of them the "
-                  "tensor is no Partial: it would count once per device");
-    return {};
-  }
-  template <class Axis, int Dimension, class L>
-  requires(!detail::HasLetter<L, Axis, Partial> || !detail::CanCut<L, Axis, Dimension>) detail::NoLayout
-      reduce_scatter(L&&) {
-    constexpr bool is_addend = detail::HasLetter<L, Axis, Partial>;
-    static_assert(is_addend || detail::is_no_layout<L>,
-                  "reduce_scatter<axis, dimension> sums the addends of an axis, and on this axis the tensor "
-                  "is no Partial");
-    static_assert(!is_addend,
-                  "an inner axis cuts this dimension already: reduce and scatter over the outer axis first");
-    return {};
-  }
-  template <class Axis, class L>
-  requires(!detail::CutInside<L, Axis>) detail::NoLayout all_gather(L&&) {
-    static_assert(detail::CutOn<L, Axis> || detail::is_no_layout<L>,
-                  "all_gather<axis> joins the slices of an axis, and on this axis the tensor is not cut");
-    static_assert(!detail::CutOn<L, Axis>,
-                  "an inner axis cuts the slices of this axis further: gather over the inner axis first");
-    return {};
-  }
-  template <class Axis, int Dimension, class L>
-  requires(!detail::HasLetter<L, Axis, Replicated> || !detail::CanCut<L, Axis, Dimension>) detail::NoLayout
-      shard(L&&) {
-    constexpr bool is_whole = detail::HasLetter<L, Axis, Replicated>;
-    static_assert(
-        is_whole || detail::is_no_layout<L>,
-        "shard<axis, dimension> cuts a tensor that is Replicated on this axis, and this one is not");
-    static_assert(!is_whole, "an inner axis cuts this dimension already: shard over the outer axis first");
-    return {};
-  }
-  template <class Axis, int From, int To, class L>
-  requires(!detail::HasLetter<L, Axis, Sharded<From>>) detail::NoLayout all_to_all(L&&) {
-    static_assert(detail::is_no_layout<L>,
-                  "all_to_all<axis, from, to> takes a tensor that is cut along `from` on this axis");
-    return {};
-  }
-  /// @}
+#include "engine/layouts/refused/mesh_collectives.inc"
 
  protected:
   /// A tensor of this engine, with a letter for each axis.

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <numeric>
 
+#include "engine/device/books/ledger.hpp"
+
 namespace shard {
 
 void Optimizer::step(ShardedEngine& engine, const Gradients& gradients) {

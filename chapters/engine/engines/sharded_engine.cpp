@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 
 #include "engine/device/books/doing.hpp"
+#include "engine/device/books/ledger.hpp"
 #include "engine/device/books/observer.hpp"
+#include "engine/device/this_device.hpp"
+#include "engine/layouts/mesh.hpp"
 
 namespace shard {
 
@@ -35,6 +38,10 @@ const Tensor& Gradients::of_parameter(const std::string& name, const Shape& rows
            to_string(gradient.shape()));
   }
   return gradient;
+}
+
+std::map<std::string, Traffic> ShardedEngine::sent_along() const {
+  return {};
 }
 
 Gradients ShardedEngine::forward_backward(Tensor x, const LossGradient& loss_gradient) {
@@ -153,6 +160,11 @@ Replicated ShardedEngine::load_replicated(const Checkpoint& checkpoint, const st
                                           SourceLine where) const {
   const CallSite call(where);
   return Replicated(group(), checkpoint.whole(name));
+}
+
+Replicated ShardedEngine::as_parameter(Replicated gathered) {
+  gathered.parameter().charge_to(Purpose::parameters);
+  return gathered;
 }
 
 Owned ShardedEngine::load_owned(const Checkpoint& checkpoint, const std::string& name, int owner,

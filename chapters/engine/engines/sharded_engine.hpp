@@ -15,6 +15,8 @@
 
 namespace shard {
 
+struct Traffic;  // books/ledger.hpp
+
 /// Gradients by parameter name, each with its layout. dL/dx has the name `input_grad`; it is there only if
 /// the caller wants it.
 class Gradients : public std::map<std::string, Placed> {
@@ -81,7 +83,7 @@ class ShardedEngine {
   virtual void after_step() {}
   /// The traffic along each axis of the engine's mesh since the ledger began to measure: "data",
   /// "data,expert" for several axes together, "all" for all devices. Empty without a mesh.
-  virtual std::map<std::string, Traffic> sent_along() const { return {}; }
+  virtual std::map<std::string, Traffic> sent_along() const;
   /// A text about the last step for people to read, for example a pipeline's schedule. A collective; device
   /// 0's text is shown.
   virtual std::string describe_step() { return {}; }
@@ -151,38 +153,14 @@ class ShardedEngine {
   /// The numbers of all devices, in device order. All devices pass equally many. Numbers are exact up to 2^24.
   std::vector<Index> all_gather(const std::vector<Index>& numbers, SourceLine where = SourceLine::current());
 
-  /// Calls on layouts for which they have no meaning. The compiler answers each with one sentence.
-  template <class L>
-  requires std::same_as<L, Partial> Replicated all_reduce(const L&) {
-    static_assert(detail::always_false<L>,
-                  "all_reduce consumes its argument: write all_reduce(std::move(x))");
-    return {};
-  }
-  template <class L>
-  requires(detail::Reduced<L>) detail::NoLayout all_reduce(L&&) {
-    static_assert(detail::always_false<L>,
-                  "all_reduce sums a Partial; this tensor is no addend of a sum, and reducing it would count "
-                  "it once per device");
-    return {};
-  }
-  template <detail::Is<Partial> L>
-  Replicated all_gather(L&&) {
-    static_assert(detail::always_false<L>,
-                  "all_gather joins slices; a Partial is an addend: all_reduce(std::move(x)) makes the sum");
-    return {};
-  }
-  Replicated all_gather(const detail::NoLayout&) { return {}; }
-  template <class L>
-  requires Layout<L> Replicated all_reduce(L&&, ReduceOp) {
-    static_assert(detail::always_false<L>,
-                  "a Partial is an addend, so its reduction is a sum: take no operation");
-    return {};
-  }
+#include "engine/layouts/refused/collectives.inc"
   /// @}
 
   /// \name Plain calls, on tensors without a layout (see Communicator)
   /// @{
-  void barrier(SourceLine where = SourceLine::current()) { group_->barrier(where); }
+  void barrier(SourceLine where = SourceLine::current()) {
+    group_->barrier(where);
+  }
   void send(int dest_id, const Tensor& t, SourceLine where = SourceLine::current()) {
     group_->send(dest_id, t, where);
   }
@@ -240,6 +218,8 @@ class ShardedEngine {
   template <Layout L>
   std::vector<L> load_all(const Checkpoint& checkpoint, const std::vector<std::string>& names,
                           SourceLine where = SourceLine::current()) const;
+  /// A gathered parameter, its memory booked as parameters.
+  static Replicated as_parameter(Replicated gathered);
   /// @}
 
   /// Gradient accumulation. Cuts this device's rows of the batch, `x` (b, D), into pieces and takes them one
@@ -250,7 +230,9 @@ class ShardedEngine {
                        const std::function<Placed(Sharded<0>)>& forward,
                        const std::function<Sharded<0>(Tensor)>& backward);
 
-  bool wants_input_grad() const { return wants_input_grad_; }
+  bool wants_input_grad() const {
+    return wants_input_grad_;
+  }
 
  private:
   Communicator* group_;
@@ -330,7 +312,7 @@ std::vector<L> ShardedEngine::load_all(const Checkpoint& checkpoint, const std::
     if constexpr (std::same_as<L, Replicated>)
       all.push_back(load_replicated(checkpoint, name));
     else
-      all.push_back(load_sharded<detail::axis_of<L>>(checkpoint, name));
+      all.push_back(load_sharded<axis_of<L>>(checkpoint, name));
   return all;
 }
 

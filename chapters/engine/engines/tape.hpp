@@ -2,23 +2,21 @@
 
 #include <list>
 #include <tuple>
-#include <utility>
 
 #include "engine/device/call_site.hpp"
 #include "engine/device/error.hpp"
-#include "engine/device/this_device.hpp"
 
 namespace shard {
 
 /// While such an object lives, tapes keep nothing. So a forward pass holds only what it still needs.
 class InferenceMode {
  public:
-  InferenceMode() : before_(std::exchange(device().is_inference, true)) {}
-  ~InferenceMode() { device().is_inference = before_; }
+  InferenceMode();
+  ~InferenceMode();
   InferenceMode(const InferenceMode&) = delete;
   InferenceMode& operator=(const InferenceMode&) = delete;
 
-  static bool is_on() { return device().is_inference; }
+  static bool is_on();
 
  private:
   bool before_;

@@ -21,9 +21,10 @@ Ranges ranges_of(const L& laid) {
   if constexpr (requires { laid.ranges(); }) {
     return laid.ranges();
   } else {
-    Ranges ranges = all_of(laid.global_shape());
-    if constexpr (detail::Slice<L>) {
-      constexpr auto axis = static_cast<std::size_t>(detail::axis_of<L>);
+    Ranges ranges;
+    for (Index extent : laid.global_shape()) ranges.push_back({0, extent});
+    if constexpr (Slice<L>) {
+      constexpr auto axis = static_cast<std::size_t>(axis_of<L>);
       ranges[axis] = {laid.offset(), laid.offset() + laid.local().shape()[axis]};
     }
     return ranges;

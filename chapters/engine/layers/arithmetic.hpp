@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "engine/device/device.hpp"
+#include "engine/device/layer_operations.hpp"
 
 namespace shard {
 

@@ -181,7 +181,8 @@ void attend_heads(Tensor z, const Tensor& v, const ScoreRule& rule, bool is_firs
 void begin(OnlineSoftmax& softmax, const std::vector<Range>& runs, const AttentionPiece& piece,
            const AttentionHeads& heads) {
   const Index at_most = rows_at_once(piece, heads);
-  const Index s = std::min(std::ssize(piece.at_q), at_most), n = std::min(std::ssize(piece.at_k), at_most);
+  const Index s = std::min<Index>(std::ssize(piece.at_q), at_most),
+              n = std::min<Index>(std::ssize(piece.at_k), at_most);
   const Index of_head = std::max({s * n, (s + n) * heads.head_dim, Index{1}});
   const Index at_once = std::max(piece.q.size(), piece.k.size()) / of_head;
   const auto all = static_cast<Index>(heads.key_head.size());

@@ -123,6 +123,9 @@ requires(!std::same_as<std::tuple<Q...>, std::tuple<K...>> && (requires {
 
 }  // namespace detail
 
+template <class Q, class K>
+using KeyGradient = typename detail::KeyGradient<Q, K>::type;
+
 /// \name Layouts
 /// A device has whole sequences, all of them (Replicated, Owned) or some (Sharded<0>), or some heads of all
 /// sequences (Sharded<1>).
@@ -133,17 +136,17 @@ Q attention(const Q& q, const K& k, const K& v, std::span<const Index> at_q, std
   const CallSite call(where);
   using detail::Access;
   static_assert(
-      requires { typename detail::KeyGradient<Q, K>::type; },
+      requires { typename KeyGradient<Q, K>; },
       "attention: queries, keys and values lie alike; or every device has all key-value heads for "
       "its query heads");
   attend({Access::tensor(q), Access::tensor(k), Access::tensor(v), at_q, at_k}, heads, softmax);
-  return detail::relaid(attended(heads, Access::tensor(q).extent(0), softmax), q);
+  return relaid(attended(heads, Access::tensor(q).extent(0), softmax), q);
 }
 
 template <class Q, class K>
 struct AttentionGradientsOf {
   Q dq;
-  typename detail::KeyGradient<Q, K>::type dk, dv;
+  KeyGradient<Q, K> dk, dv;
 };
 template <detail::Reduced Q, detail::Reduced K>
 AttentionGradientsOf<Q, K> attention_backward(const Q& dout, const Q& o, const Q& q, const K& k, const K& v,
@@ -160,7 +163,7 @@ AttentionGradientsOf<Q, K> attention_backward(const Q& dout, const Q& o, const Q
   auto like_k = [&](Tensor t) {
     return Access::make<DK>(k.group(), std::move(t), k.global_shape(), Access::place(k));
   };
-  return {detail::relaid(std::move(d.dq), q), like_k(std::move(d.dk)), like_k(std::move(d.dv))};
+  return {relaid(std::move(d.dq), q), like_k(std::move(d.dk)), like_k(std::move(d.dv))};
 }
 template <detail::Reduced Q, detail::Reduced K>
 AttentionGradientsOf<Q, K> attention_backward(const Q& dout, const Q& o, const Q& q, const K& k, const K& v,
@@ -175,7 +178,7 @@ template <detail::Reduced L>
 requires(!std::is_lvalue_reference_v<L>) L
     on_grid(L&& dt, const Arithmetic& how, SourceLine where = SourceLine::current()) {
   const CallSite call(where);
-  return detail::relaid<L>(how.rounded(detail::Access::take(std::move(dt))), dt);
+  return relaid<L>(how.rounded(detail::Access::take(std::move(dt))), dt);
 }
 /// @}
 
@@ -194,14 +197,14 @@ template <detail::Reduced L>
 L rotary(L&& t, Index sequences, std::span<const Index> at, const Rotary& settings,
          SourceLine where = SourceLine::current()) {
   const CallSite call(where);
-  return detail::relaid(rotary(detail::Access::take(std::move(t)), sequences, at, settings), t);
+  return relaid(rotary(detail::Access::take(std::move(t)), sequences, at, settings), t);
 }
 /// A rotation is linear, but its result is rounded, so a Partial must be reduced first.
 template <detail::Reduced L>
 L rotary_backward(L&& dt, Index sequences, std::span<const Index> at, const Rotary& settings,
                   SourceLine where = SourceLine::current()) {
   const CallSite call(where);
-  return detail::relaid(rotary_backward(detail::Access::take(std::move(dt)), sequences, at, settings), dt);
+  return relaid(rotary_backward(detail::Access::take(std::move(dt)), sequences, at, settings), dt);
 }
 /// @}
 

@@ -12,8 +12,7 @@ namespace shard {
 template <WholeRows X>
 X ones_for(const X& n) {
   const Index rows = detail::Access::tensor(n).extent(0);
-  return detail::rows_like(
-      Tensor::from_host({rows, 1}, std::vector<float>(static_cast<std::size_t>(rows), 1)), n);
+  return rows_like(Tensor::from_host({rows, 1}, std::vector<float>(static_cast<std::size_t>(rows), 1)), n);
 }
 /// h (T, F) += ones (T, 1) times bias (1, F), in the memory of h.
 template <WholeRows X, Layout C>
@@ -23,7 +22,7 @@ void add_bias(ProductOf<X, C>& h, const X& ones, const C& bias, SourceLine where
   detail::require_same_group("add_bias", ones, bias);
   Tensor sum = Access::take(std::move(h));
   matmul_accumulate(Access::operand(ones, false), Access::operand(bias, false), sum);
-  h = detail::relaid(std::move(sum), h);
+  h = relaid(std::move(sum), h);
 }
 
 }  // namespace shard

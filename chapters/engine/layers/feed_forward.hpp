@@ -24,7 +24,7 @@ L gated(const L& g, const L& u, Hidden hidden, const Arithmetic& how,
   const CallSite call(where);
   detail::require_same_cut("gated", detail::Access::tensor(g).shape(), detail::Access::place(g),
                            detail::Access::tensor(u).shape(), detail::Access::place(u));
-  return detail::relaid(gated(detail::Access::tensor(g), detail::Access::tensor(u), hidden, how), g);
+  return relaid(gated(detail::Access::tensor(g), detail::Access::tensor(u), hidden, how), g);
 }
 template <detail::Reduced L>
 void gated_backward(const L& dh, L& g, L& u, Hidden hidden, const Arithmetic& how,
@@ -34,7 +34,7 @@ void gated_backward(const L& dh, L& g, L& u, Hidden hidden, const Arithmetic& ho
                            detail::Access::tensor(g).shape(), detail::Access::place(g));
   Tensor dg = detail::Access::take(std::move(g)), du = detail::Access::take(std::move(u));
   gated_backward(detail::Access::tensor(dh), dg, du, hidden, how);
-  g = detail::relaid(std::move(dg), g), u = detail::relaid(std::move(du), u);
+  g = relaid(std::move(dg), g), u = relaid(std::move(du), u);
 }
 
 /// The weights: `gate` and `up` (D, F) have layout C, and `down` (F, D) has layout R. Whole weights: R and R.

@@ -49,22 +49,18 @@ using WeightFor = typename detail::ByRows<L>::Weight;
 template <WholeRows L>
 using SumOverRows = typename detail::ByRows<L>::Gradient;
 
-namespace detail {
-
 /// Rows of another width, in the layout and at the places of `like`.
 template <WholeRows L>
 L rows_like(Tensor rows, const L& like) {
   Shape global = rows.shape();
   global[0] = like.global_shape()[0];
-  return Access::make<L>(like.group(), std::move(rows), std::move(global), Access::place(like));
+  return laid<L>(like.group(), std::move(rows), std::move(global), place_of(like));
 }
 /// A sum over the rows of `rows`, in its layout.
 template <WholeRows L>
 SumOverRows<L> sum_over(Tensor sum, const L& rows) {
   Shape global = sum.shape();
-  return Access::make<SumOverRows<L>>(rows.group(), std::move(sum), std::move(global), Access::place(rows));
+  return laid<SumOverRows<L>>(rows.group(), std::move(sum), std::move(global), place_of(rows));
 }
-
-}  // namespace detail
 
 }  // namespace shard

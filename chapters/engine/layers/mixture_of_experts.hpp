@@ -67,7 +67,7 @@ L choose_experts_backward(L dgates, const ExpertChoice& choice, const Arithmetic
                           SourceLine where = SourceLine::current()) {
   const CallSite call(where);
   Tensor gates = detail::Access::take(std::move(dgates));
-  return detail::rows_like(choose_experts_backward(std::move(gates), choice, how), dgates);
+  return rows_like(choose_experts_backward(std::move(gates), choice, how), dgates);
 }
 /// @}
 
@@ -146,8 +146,7 @@ MixtureGradients<X, C, R> mixture_of_experts_backward(const X& dy,
   for (std::size_t e = 0; e < experts.size(); ++e) {
     const Indices choices = lists.in_order.part(lists.first[e], lists.counts[e]);
     X answer = detail::some_rows(dy, choice.tokens_of(static_cast<Index>(e)));  // (t, D)
-    answer = detail::relaid(how.rounded(scale_rows(Access::take(std::move(answer)), choice.gates, choices)),
-                            answer);
+    answer = relaid(how.rounded(scale_rows(Access::take(std::move(answer)), choice.gates, choices)), answer);
     d.experts.push_back(feed_forward_backward(answer, kept.n[e], experts[e], how, std::move(kept.of[e])));
     dn.push_back(Access::take(std::move(d.experts.back().n)));
   }

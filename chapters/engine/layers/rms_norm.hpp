@@ -33,8 +33,8 @@ L rms_norm(const L& x, const WeightFor<L>& w, float epsilon, const Arithmetic& h
            SourceLine where = SourceLine::current()) {
   const CallSite call(where);
   const Tensor& weights = detail::Access::tensor(w);
-  return detail::relaid(
-      rms_norm(detail::Access::tensor(x), weights, epsilon, how, kept, mean_over(weights.size())), x);
+  return relaid(rms_norm(detail::Access::tensor(x), weights, epsilon, how, kept, mean_over(weights.size())),
+                x);
 }
 /// dw is a sum over rows: an addend (Partial) where rows are divided.
 template <WholeRows L>
@@ -44,8 +44,8 @@ L rms_norm_backward(L dy, const WeightFor<L>& w, const Arithmetic& how, const No
   const Tensor& weights = detail::Access::tensor(w);
   Tensor sum, dx = rms_norm_backward(detail::Access::take(std::move(dy)), weights, how, kept, sum,
                                      mean_over(weights.size()));
-  dw = detail::sum_over(std::move(sum), dy);
-  return detail::relaid(std::move(dx), dy);
+  dw = sum_over(std::move(sum), dy);
+  return relaid(std::move(dx), dy);
 }
 
 }  // namespace shard

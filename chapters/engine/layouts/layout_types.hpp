@@ -5,8 +5,7 @@
 #include <concepts>
 #include <type_traits>
 
-#include "engine/device/this_device.hpp"
-#include "engine/layouts/mesh.hpp"
+#include "engine/device/device.hpp"
 
 namespace shard {
 
@@ -18,20 +17,22 @@ class Owned;
 template <class Axes, class... Letters>
 class OnMesh;
 
-namespace detail {
-
-struct Access;
-
 template <class T, class L>
 concept Is = std::same_as<std::remove_cvref_t<T>, L>;
+/// The axis along which a layout is cut, or -1.
 template <class T>
 inline constexpr int axis_of = -1;
 template <int Axis>
 inline constexpr int axis_of<Sharded<Axis>> = Axis;
 template <class T>
-inline constexpr const char* letter_of_slice = "S";
-template <class T>
 concept Slice = (axis_of<std::remove_cvref_t<T>> >= 0);
+
+namespace detail {
+
+struct Access;
+
+template <class T>
+inline constexpr const char* letter_of_slice = "S";
 template <class T>
 inline constexpr bool is_future = false;
 template <class T>
@@ -81,6 +82,8 @@ void require_part(const Shape& local, const Ranges& mine, const Shape& global);
 void require_same_owner(const char* call, const LayoutBase& a, int a_owner, int b_owner);
 /// \throws Error argument unless both groups have the same devices in the same order.
 void require_same_group(const char* call, const LayoutBase& a, const LayoutBase& b);
+/// Whether the device has observers (books/observer.hpp).
+bool is_observed();
 /// Tells observers how a tensor lies, if there are any.
 template <class L>
 void note(const L& laid);
@@ -90,6 +93,17 @@ void require_result(const char* call, const Shape& expected, const Shape& given)
 Shape my_part_of(const Communicator& group, Shape global, int axis);
 
 }  // namespace detail
+
+/// One cut of a tensor: along a dimension, over the devices of a group, by the rule of split.hpp. Several
+/// cuts of one dimension are nested: each piece of the first is cut by the second. Six rows that are cut over
+/// two devices and again over two make pieces of 2, 1, 2 and 1 rows.
+struct MeshCut {
+  int dimension = 0;
+  Communicator* over = nullptr;  ///< null: the whole group of the tensor
+  Index pieces = 0;              ///< how many equal pieces stay whole, such as heads; 0: each index
+
+  bool operator==(const MeshCut&) const = default;
+};
 
 /// Every device holds the whole tensor, and all hold the same values.
 class Replicated : public detail::LayoutBase {
@@ -102,26 +116,7 @@ class Replicated : public detail::LayoutBase {
   const Tensor& local() const& { return local_; }
   Tensor local() && { return std::move(local_); }
   Tensor& parameter() { return local_; }  ///< for updates in place
-  /// \name Conversions to Replicated that do not compile. The compiler answers each with one sentence.
-  /// @{
-  template <detail::Is<Partial> L>
-  __attribute__((
-      unavailable("a Partial is one addend of a sum: all_reduce(std::move(x)) makes the sum, Replicated")))
-  Replicated(L&&);
-  template <detail::Slice L>
-  __attribute__((unavailable("a Sharded is one slice: all_gather(std::move(x)) makes the whole, Replicated")))
-  Replicated(L&&);
-  template <detail::Is<Owned> L>
-  __attribute__((unavailable("an Owned is on one device: broadcast(std::move(x)) makes it Replicated")))
-  Replicated(L&&);
-  template <detail::Is<Tensor> L>
-  __attribute__((unavailable(
-      "a tensor has no layout: Replicated(group(), std::move(x)) claims that all devices hold the same")))
-  Replicated(L&&);
-  template <detail::Awaitable L>
-  __attribute__((unavailable("this is a future of the tensor, not the tensor: .get() waits for it")))
-  Replicated(L&&);
-  /// @}
+#include "engine/layouts/refused/replicated.inc"
 };
 
 /// Every device holds the whole matrix, for products alone. It may be in bf16, two numbers in one element.
@@ -160,31 +155,7 @@ class Sharded : public detail::LayoutBase {
   Tensor& parameter() { return local_; }  ///< for updates in place
   /// The index along Axis at which this device's slice begins.
   Index offset() const { return offset_; }
-  /// \name Conversions to Sharded that do not compile. The compiler answers each with one sentence.
-  /// @{
-  template <detail::Is<Replicated> L>
-  __attribute__((unavailable(
-      "a Replicated is whole on every device: shard<Axis>(x) takes the slice of this device, Sharded<Axis>")))
-  Sharded(L&&);
-  template <detail::SliceElsewhere<Axis> L>
-  __attribute__((unavailable(
-      "the slices are along another axis: all_to_all<From, To>(std::move(x)) moves the cut"))) Sharded(L&&);
-  template <detail::Is<Partial> L>
-  __attribute__((
-      unavailable("a Partial is one addend of a sum: reduce_scatter<Axis>(std::move(x)) makes a slice of the "
-                  "sum, Sharded<Axis>"))) Sharded(L&&);
-  template <detail::Is<Owned> L>
-  __attribute__((
-      unavailable("an Owned is on one device: broadcast(std::move(x)) makes it Replicated, and shard<Axis> "
-                  "of that is Sharded<Axis>"))) Sharded(L&&);
-  template <detail::Is<Tensor> L>
-  __attribute__((
-      unavailable("a tensor has no layout: Sharded<Axis>(group(), std::move(x), global_shape, offset) claims "
-                  "where the slice lies"))) Sharded(L&&);
-  template <detail::Awaitable L>
-  __attribute__((unavailable("this is a future of the tensor, not the tensor: .get() waits for it")))
-  Sharded(L&&);
-  /// @}
+#include "engine/layouts/refused/sharded.inc"
 
  private:
   friend struct detail::Access;
@@ -199,25 +170,7 @@ class Partial : public detail::LayoutBase {
   Partial(Partial&&) noexcept = default;
   Partial& operator=(Partial&&) noexcept = default;
   Partial(Communicator& group, Tensor addend);
-  /// \name Conversions to Partial that do not compile. The compiler answers each with one sentence.
-  /// @{
-  template <detail::Is<Replicated> L>
-  __attribute__((unavailable("a Replicated is no addend: as a Partial it would count once per device")))
-  Partial(L&&);
-  template <detail::Slice L>
-  __attribute__((unavailable(
-      "a Sharded is a slice and no addend: as a Partial, slices of different places would be added")))
-  Partial(L&&);
-  template <detail::Is<Owned> L>
-  __attribute__((unavailable("an Owned is no addend: the other devices hold nothing to add"))) Partial(L&&);
-  template <detail::Is<Tensor> L>
-  __attribute__((unavailable(
-      "a tensor has no layout: Partial(group(), std::move(x)) claims that it is one addend of a sum")))
-  Partial(L&&);
-  template <detail::Awaitable L>
-  __attribute__((unavailable("this is a future of the tensor, not the tensor: .get() waits for it")))
-  Partial(L&&);
-  /// @}
+#include "engine/layouts/refused/partial.inc"
 };
 
 /// The whole tensor on device `owner` of the group; other devices hold nothing.
@@ -240,27 +193,7 @@ class Owned : public detail::LayoutBase {
   Tensor& parameter() { return local_; }  ///< for updates in place
   int owner() const { return owner_; }
   bool is_mine(SourceLine where = SourceLine::current()) const { return owner_ == group(where).device_id(); }
-  /// \name Conversions to Owned that do not compile. The compiler answers each with one sentence.
-  /// @{
-  template <detail::Is<Replicated> L>
-  __attribute__((unavailable(
-      "a Replicated is on every device, an Owned on one: no call is needed to read it there"))) Owned(L&&);
-  template <detail::Slice L>
-  __attribute__((
-      unavailable("a Sharded is one slice, and an Owned the whole: all_gather(std::move(x)) makes the whole, "
-                  "Replicated"))) Owned(L&&);
-  template <detail::Is<Partial> L>
-  __attribute__((
-      unavailable("a Partial is one addend of a sum, and an Owned the whole: all_reduce(std::move(x)) makes "
-                  "the sum, Replicated"))) Owned(L&&);
-  template <detail::Is<Tensor> L>
-  __attribute__((unavailable(
-      "a tensor has no layout: Owned(group(), std::move(x), global_shape, owner) claims whose it is")))
-  Owned(L&&);
-  template <detail::Awaitable L>
-  __attribute__((unavailable("this is a future of the tensor, not the tensor: .get() waits for it")))
-  Owned(L&&);
-  /// @}
+#include "engine/layouts/refused/owned.inc"
 
  private:
   friend struct detail::Access;
@@ -320,38 +253,43 @@ void note_over_group(const LayoutBase& laid, const Tensor& local, const std::str
 
 template <class L>
 void note(const L& laid) {
-  if (!device().is_observed) return;
+  if (!is_observed()) return;
   if constexpr (requires { laid.note_letters(); })
     laid.note_letters();
   else
     note_over_group(laid, Access::tensor(laid), letter<L>(), axis_of<L>, Access::place(laid));
 }
 
-template <class L>
-inline constexpr bool always_false = false;
-class NoLayout;
-/// Whether the compiler has refused the call of which this is the result.
-template <class L>
-inline constexpr bool is_no_layout = std::same_as<std::remove_cvref_t<L>, NoLayout>;
-
 }  // namespace detail
 
 template <class L>
 concept Layout = std::derived_from<std::remove_cvref_t<L>, detail::LayoutBase>;
 
-namespace detail {
+/// \name What no compiler checks
+/// For engines that make their own collectives of plain tensors.
+/// @{
 
-/// The result of a call that the compiler has refused. It converts to every layout, so that the compiler
-/// reports no second error.
-class NoLayout : public LayoutBase {
- public:
-  NoLayout() = default;
-  template <Layout L>
-  operator L() const {
-    return {};
-  }
-};
+/// The tensor that this device holds: the whole, a slice, or an addend, which alone has no meaning.
+template <Layout L>
+const Tensor& held(const L& x) {
+  return detail::Access::tensor(x);
+}
+template <Layout L>
+requires(!std::is_lvalue_reference_v<L>) Tensor held(L&& x) {
+  return detail::Access::take(std::move(x));
+}
+/// The index at which this device's slice begins, or the owner; 0 for other layouts.
+template <Layout L>
+Index place_of(const L& x) {
+  return detail::Access::place(x);
+}
+/// A tensor in this layout, for what a device knows: no other device verifies it.
+template <Layout L>
+L laid(Communicator& group, Tensor local, Shape global, Index place = 0) {
+  return detail::Access::make<L>(group, std::move(local), std::move(global), place);
+}
+/// @}
 
-}  // namespace detail
+#include "engine/layouts/refused/no_layout.inc"
 
 }  // namespace shard

@@ -5,13 +5,19 @@
 
 #include <algorithm>
 
+#include "engine/basics/ranges.hpp"
 #include "engine/device/books/observer.hpp"
+#include "engine/device/this_device.hpp"
 #include "engine/layouts/mesh.hpp"
 #include "engine/layouts/placed.hpp"
 
 namespace shard {
 
 namespace detail {
+
+bool is_observed() {
+  return device().is_observed;
+}
 
 void require_slice(const Shape& local, const Shape& global, int axis, Index offset) {
   auto has_axis = [&](const Shape& s) { return axis < static_cast<int>(s.size()); };

@@ -22,13 +22,13 @@ namespace shard {
 /// \name Elementwise functions: they keep the layout
 /// @{
 
-namespace detail {
-
 /// The result of an elementwise function: a new local tensor in the layout of the old one.
 template <class L>
 L relaid(Tensor local, const L& like) {
-  return Access::make<L>(like.group(), std::move(local), like.global_shape(), Access::place(like));
+  return laid<L>(like.group(), std::move(local), like.global_shape(), place_of(like));
 }
+
+namespace detail {
 
 template <class F, class L>
 L combine(const char* call, F function, L&& a, const L& b) {
@@ -51,9 +51,9 @@ auto relu(L&& z, SourceLine where = SourceLine::current()) {
   const CallSite call(where);
   using Value = std::remove_cvref_t<L>;
   if constexpr (std::is_lvalue_reference_v<L>)
-    return detail::relaid<Value>(relu(detail::Access::tensor(z)), z);
+    return relaid<Value>(relu(detail::Access::tensor(z)), z);
   else
-    return detail::relaid<Value>(relu(detail::Access::take(std::move(z))), z);
+    return relaid<Value>(relu(detail::Access::take(std::move(z))), z);
 }
 
 /// dz = dh where z > 0, else 0, in the memory of dh. z may be ReLU's argument or its result.
@@ -71,16 +71,7 @@ requires(!std::is_lvalue_reference_v<L>) L
 template <Layout A>
 struct Addend {
   Addend(const A& b, SourceLine where = SourceLine::current()) : value(&b), where(where) {}
-  /// Refuses a tensor of another layout.
-  template <Layout B>
-  requires(!detail::Is<B, A> && !detail::Is<B, detail::NoLayout> &&
-           detail::Unreduced<A> == detail::Unreduced<B>)
-      __attribute__((unavailable(
-          "the operands of + have different layouts: gather or shard one of them first"))) Addend(const B&);
-  template <Layout B>
-  requires(detail::Unreduced<A> ? detail::Reduced<B> : detail::Unreduced<B>) __attribute__((
-      unavailable("a Partial and a reduced tensor cannot be added, as the reduced one would count once per "
-                  "device: reduce the Partial first (all_reduce or reduce_scatter)"))) Addend(const B&);
+#include "engine/layouts/refused/addend.inc"
   const A* value = nullptr;
   SourceLine where;
 };
@@ -98,12 +89,12 @@ template <Layout L>
 requires(!std::is_lvalue_reference_v<L>) L
     scale(L&& a, float factor, SourceLine where = SourceLine::current()) {
   const CallSite call(where);
-  return detail::relaid<L>(scale(detail::Access::take(std::move(a)), factor), a);
+  return relaid<L>(scale(detail::Access::take(std::move(a)), factor), a);
 }
 
 /// The same elements under another shape. Every device has all of them, or an addend of each.
 template <Layout L>
-requires(!std::is_lvalue_reference_v<L> && (detail::Is<L, Replicated> || detail::Is<L, Partial>)) L
+requires(!std::is_lvalue_reference_v<L> && (Is<L, Replicated> || Is<L, Partial>)) L
     reshaped(L&& t, const Shape& shape, SourceLine where = SourceLine::current()) {
   const CallSite call(where);
   return detail::Access::make<L>(t.group(), detail::Access::take(std::move(t)).reshaped(shape), shape, 0);
@@ -117,46 +108,7 @@ void accumulate(L& sum, L addend, SourceLine where = SourceLine::current()) {
 }
 /// @}
 
-/// \name Elementwise functions of layouts that do not fit. The compiler answers each with one sentence.
-/// @{
-template <Layout L>
-requires(!detail::Reduced<L>) detail::NoLayout relu(L&&) {
-  static_assert(detail::is_no_layout<L>,
-                "ReLU is not linear, so f(a) + f(b) is not f(a + b): reduce the Partial first (all_reduce or "
-                "reduce_scatter)");
-  return {};
-}
-template <Layout L, Layout Z>
-requires(!std::is_lvalue_reference_v<L> && !(std::same_as<L, Z> && detail::Reduced<L>)) detail::NoLayout
-    relu_backward(L&&, const Z&) {
-  static_assert(!detail::Unreduced<L>,
-                "the gradient is a Partial, and ReLU's derivative is taken of the sum: reduce the Partial "
-                "first (all_reduce or reduce_scatter)");
-  static_assert(detail::Unreduced<L> || !detail::Unreduced<Z>,
-                "the mask is taken from a Partial, one addend of a sum: use what was reduced (all_reduce or "
-                "reduce_scatter)");
-  static_assert(!detail::Reduced<L> || !detail::Reduced<Z>,
-                "the gradient and the mask have different layouts: gather or shard one of them first");
-  return {};
-}
-template <detail::Slice L>
-detail::NoLayout reshaped(L&&, const Shape&) {
-  static_assert(detail::always_false<L>,
-                "a slice of another shape lies elsewhere: Sharded<Axis>(group(), "
-                "std::move(x).local().reshaped(shape), global_shape, offset) claims where");
-  return {};
-}
-template <Layout L, Layout A>
-requires(!detail::Is<A, L>) void accumulate(L&, A&&) {
-  static_assert(
-      !(detail::Reduced<L> && detail::Unreduced<A>),
-      "the sum is reduced and the addend a Partial: reduce it first (all_reduce or reduce_scatter)");
-  static_assert(!(detail::Unreduced<L> && detail::Reduced<A>),
-                "the sum is a Partial and the addend reduced: it would count once per device");
-  static_assert(detail::Unreduced<L> != detail::Unreduced<A> || detail::Is<A, detail::NoLayout>,
-                "the sum and the addend have different layouts: gather or shard the addend first");
-}
-/// @}
+#include "engine/layouts/refused/elementwise.inc"
 
 /// Joins the elements of several Partials in one, a bucket, so that one reduction reduces them all.
 Partial pack(std::vector<Partial>&& addends, SourceLine where = SourceLine::current());

@@ -10,8 +10,11 @@
 #include <set>
 
 #include "engine/basics/near_names.hpp"
+#include "engine/basics/options.hpp"
+#include "engine/basics/ranges.hpp"
 #include "engine/device/books/observer.hpp"
 #include "engine/device/this_device.hpp"
+#include "engine/layouts/layout_types.hpp"
 
 namespace shard {
 
@@ -217,6 +220,10 @@ Ranges ranges_after(const std::vector<MeshCut>& cuts, const Shape& whole) {
   for (std::size_t d = 0; d < whole.size(); ++d)
     ranges.push_back(range_after(cuts, static_cast<int>(d), whole[d]));
   return ranges;
+}
+
+Shape shape_after(const std::vector<MeshCut>& cuts, const Shape& whole) {
+  return shape_of(ranges_after(cuts, whole));
 }
 
 }  // namespace shard

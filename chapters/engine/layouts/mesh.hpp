@@ -5,11 +5,14 @@
 #include <string>
 #include <vector>
 
-#include "engine/basics/options.hpp"
-#include "engine/basics/ranges.hpp"
+#include "engine/device/books/ledger.hpp"
 #include "engine/device/communicator/wrapped_communicator.hpp"
 
 namespace shard {
+
+struct MeshCut;  // layout_types.hpp
+template <class T>
+struct Option;  // basics/options.hpp
 
 /// An axis of a mesh, and the number of devices along it.
 struct MeshAxis {
@@ -101,21 +104,12 @@ class Mesh : public WrappedCommunicator {
   std::map<std::string, std::unique_ptr<Communicator>> groups_;  // by the names of their axes: "data,expert"
 };
 
-/// One cut of a tensor: along a dimension, over the devices of a group, by the rule of split.hpp. Several
-/// cuts of one dimension are nested: each piece of the first is cut by the second. Six rows that are cut over
-/// two devices and again over two make pieces of 2, 1, 2 and 1 rows.
-struct MeshCut {
-  int dimension = 0;
-  Communicator* over = nullptr;  ///< null: the whole group of the tensor
-  Index pieces = 0;              ///< how many equal pieces stay whole, such as heads; 0: each index
-
-  bool operator==(const MeshCut&) const = default;
-};
-
 /// The indices of a dimension that this device has after these cuts, the outer ones first. Cuts of other
 /// dimensions do not count. \throws Error argument unless a cut's number of pieces divides the extent
 Range range_after(const std::vector<MeshCut>& cuts, int dimension, Index extent);
 /// The indices of every dimension. \throws Error argument for a cut along a dimension that the shape lacks
 Ranges ranges_after(const std::vector<MeshCut>& cuts, const Shape& whole);
+/// The shape of this device's part.
+Shape shape_after(const std::vector<MeshCut>& cuts, const Shape& whole);
 
 }  // namespace shard

@@ -27,11 +27,11 @@ namespace shard {
 /// Mesh::keep_whole says how many pieces there are.
 template <int Dimension>
 class OfWholePieces : public detail::LayoutBase {};
+template <int Dimension>
+inline constexpr int axis_of<OfWholePieces<Dimension>> = Dimension;
 
 namespace detail {
 
-template <int Dimension>
-inline constexpr int axis_of<OfWholePieces<Dimension>> = Dimension;
 template <int Dimension>
 inline constexpr const char* letter_of_slice<OfWholePieces<Dimension>> = "W";
 template <class L>
@@ -48,17 +48,6 @@ OfWholePieces<1> product_of(Replicated&, OfWholePieces<1>&);
 Partial product_of(OfWholePieces<1>&, OfWholePieces<0>&);
 
 }  // namespace detail
-
-/// Two letters that have no product, at least one of them W.
-template <detail::Factor A, detail::Factor B>
-requires((detail::keeps_pieces<detail::Read<A>> ||
-          detail::keeps_pieces<detail::Read<B>>)&&!detail::has_product<A, B>) detail::NoLayout
-    matmul(const A&, const B&) {
-  static_assert(detail::always_false<A>,
-                "a letter W has the products W0·R = W0, R·W1 = W1 and W1·W0 = P: the other factor is whole "
-                "on this axis, or cut at the same pieces");
-  return {};
-}
 
 /// The names of the letters of an axis: the layouts of a tensor over one group.
 namespace letters {
@@ -171,23 +160,7 @@ class OnMesh<MeshAxes<Axis...>, Letters...> : public detail::LayoutBase {
   bool is_first_copy() const {
     return ((!std::same_as<Letters, Replicated> || mesh().place(Axis::name) == 0) && ...);
   }
-  /// \name Conversions from other letters, which do not compile. The compiler answers each with one sentence.
-  /// @{
-  template <class... Other>
-  requires(detail::is_unreduced<OnMesh<Axes, Other...>> && !detail::is_unreduced<OnMesh>)
-      __attribute__((unavailable("on an axis this is one addend of a sum: all_reduce<axis>(std::move(x)) or "
-                                 "reduce_scatter sums it over that axis"))) OnMesh(OnMesh<Axes, Other...>&&);
-  template <class... Other>
-  requires(!std::same_as<OnMesh, OnMesh<Axes, Other...>> &&
-           !(detail::is_unreduced<OnMesh<Axes, Other...>> && !detail::is_unreduced<OnMesh>))
-      __attribute__((unavailable(
-          "the letters differ: a collective that names its axis changes the letter of that axis")))
-      OnMesh(OnMesh<Axes, Other...>&&);
-  template <detail::Is<Tensor> L>
-  __attribute__((
-      unavailable("a tensor has no layout: OnMesh(mesh(), std::move(x), global_shape) claims where it lies")))
-  OnMesh(L&&);
-  /// @}
+#include "engine/layouts/refused/on_mesh.inc"
 
  private:
   friend struct detail::Access;
@@ -239,8 +212,6 @@ struct Relettered<OnMesh<MeshAxes<Axis...>, L...>, Letter, A...> {
   using type =
       OnMesh<MeshAxes<Axis...>, std::conditional_t<MeshAxes<A...>::template has<Axis>, Letter, L>...>;
 };
-template <class L, class A, class Letter>
-using with_letter = typename Relettered<std::remove_cvref_t<L>, Letter, A>::type;
 template <class L, class Letter, class... A>
 using with_letter_on = typename Relettered<std::remove_cvref_t<L>, Letter, A...>::type;
 
@@ -260,33 +231,12 @@ struct Innermost<OnMesh<MeshAxes<Axis...>, L...>, A, Dimension> {
 template <class L, class A, int Dimension>
 inline constexpr bool is_innermost = Innermost<std::remove_cvref_t<L>, A, Dimension>::value;
 
-/// Instantiates the product of two letters, so that the compiler reports it for this axis.
-template <class Axis, class A, class B>
-auto product_on_axis(const A& a, const B& b) {
-  return matmul(a, b);
-}
-template <class Of, class Letter>
-using like_factor =
-    std::conditional_t<is_transposed<Of>, Transposed<typename ReadAs<Transposed<Letter>>::type>, Letter>;
-template <class A, class B, class... Axis, class... L, class... M>
-void refuse_product(const OnMesh<MeshAxes<Axis...>, L...>*, const OnMesh<MeshAxes<Axis...>, M...>*) {
-  auto explain = []<class X, class F, class G>(X*, F*, G*) {
-    if constexpr (!has_product<F, G>) static_cast<void>(&product_on_axis<X, F, G>);
-  };
-  (explain(static_cast<Axis*>(nullptr), static_cast<like_factor<A, L>*>(nullptr),
-           static_cast<like_factor<B, M>*>(nullptr)),
-   ...);
-}
-
 }  // namespace detail
 
-/// Refuses a product that is illegal on an axis, with the sentence for two tensors on one group.
-template <detail::Factor A, detail::Factor B>
-requires(detail::LiesOnMesh<detail::Read<A>>&& detail::LiesOnMesh<detail::Read<B>> &&
-         !detail::has_product<A, B>) detail::NoLayout matmul(const A&, const B&) {
-  detail::refuse_product<A, B>(static_cast<detail::Read<A>*>(nullptr),
-                               static_cast<detail::Read<B>*>(nullptr));
-  return {};
-}
+/// The layout with another letter on an axis.
+template <class L, class A, class Letter>
+using with_letter = typename detail::Relettered<std::remove_cvref_t<L>, Letter, A>::type;
+
+#include "engine/layouts/refused/mesh_products.inc"
 
 }  // namespace shard

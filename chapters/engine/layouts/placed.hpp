@@ -30,7 +30,7 @@ class Placed {
   Placed(Placed&&) noexcept = default;
   Placed& operator=(Placed&&) noexcept = default;
   template <Layout L>
-  requires(!detail::Is<L, detail::NoLayout>)
+  requires(!Is<L, detail::NoLayout>)
       Placed(L&& laid,
              SourceLine where = SourceLine::current())  // implicit, so that an engine returns a layout
       : group_(&laid.group(where)), global_(laid.global_shape()) {
@@ -41,9 +41,9 @@ class Placed {
     static_assert(!std::is_lvalue_reference_v<L> || detail::Unreduced<Value>,
                   "tensors move and are not copied: write std::move(x)");
     begin_.assign(global_.size(), 0);
-    if constexpr (detail::Slice<Value>) {
-      placement_ = Placement::sharded(detail::axis_of<Value>);
-      begin_.at(detail::axis_of<Value>) = detail::Access::place(laid);
+    if constexpr (Slice<Value>) {
+      placement_ = Placement::sharded(axis_of<Value>);
+      begin_.at(axis_of<Value>) = detail::Access::place(laid);
     }
     if constexpr (std::same_as<Value, Owned>) placement_ = Placement::owned(laid.owner());
     if constexpr (requires { laid.ranges(); }) {
@@ -59,33 +59,46 @@ class Placed {
     local_ = detail::Access::take(std::move(laid));
   }
 
-  template <detail::Is<Tensor> T>
-  __attribute__((unavailable(
-      "a tensor has no layout: return a layout, such as Replicated(group(), std::move(x))"))) Placed(T&&);
-  template <detail::Awaitable T>
-  __attribute__((unavailable("this is a future of the tensor, not the tensor: .get() waits for it")))
-  Placed(T&&);
+#include "engine/layouts/refused/placed.inc"
   /// The result of a call that the compiler has refused already.
   Placed(const detail::NoLayout&) {}
 
-  const Tensor& local() const& { return local_; }
-  Tensor local() && { return std::move(local_); }
-  Communicator& group() const { return *group_; }
-  const Shape& global_shape() const { return global_; }
-  const Placement& placement() const { return placement_; }
+  const Tensor& local() const& {
+    return local_;
+  }
+  Tensor local() && {
+    return std::move(local_);
+  }
+  Communicator& group() const {
+    return *group_;
+  }
+  const Shape& global_shape() const {
+    return global_;
+  }
+  const Placement& placement() const {
+    return placement_;
+  }
   /// The index along each axis at which this device's part begins.
-  const Shape& begin() const { return begin_; }
+  const Shape& begin() const {
+    return begin_;
+  }
   /// The global index of this device's first row.
-  Index first_row() const { return begin_.empty() ? 0 : begin_[0]; }
+  Index first_row() const {
+    return begin_.empty() ? 0 : begin_[0];
+  }
   /// Whether this device counts in a sum over the elements of all devices. On a mesh, several devices may
   /// hold the same part, and only the first of them counts.
-  bool counts_here() const { return counts_here_ && is_here(); }
+  bool counts_here() const {
+    return counts_here_ && is_here();
+  }
   /// Whether this device holds a part. All devices do, unless one device owns the whole tensor, or
   /// it lies at one place of an axis.
   bool is_here() const;
   /// Cuts a whole tensor like this one and returns this device's part. Tests compare the two.
   Tensor slice_of(const Tensor& whole, SourceLine where = SourceLine::current()) const;
-  void charge_to(Purpose purpose) { local_.charge_to(purpose); }
+  void charge_to(Purpose purpose) {
+    local_.charge_to(purpose);
+  }
   /// Says that the devices of a group hold the same part, so that only the first of them counts it. A checked
   /// run verifies that they do.
   Placed copied_over(Communicator& copies, SourceLine where = SourceLine::current()) && {
@@ -95,7 +108,9 @@ class Placed {
     return std::move(*this);
   }
   /// Multiplies this device's part by a factor, in place.
-  void scale_by(float factor) { local_ = scale(std::move(local_), factor); }
+  void scale_by(float factor) {
+    local_ = scale(std::move(local_), factor);
+  }
 
   SourceLine put_at;  ///< the line that put it among gradients
 

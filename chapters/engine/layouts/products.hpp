@@ -81,14 +81,6 @@ template <class A>
 using Read = typename ReadAs<A>::type;
 template <class A, class L>
 concept Reads = Factor<A> && std::same_as<Read<A>, L>;
-template <class A, class B, class L, class M>
-inline constexpr bool read_as = Reads<A, L>&& Reads<B, M>;
-/// Whether it is a tensor of all devices that a product may take.
-template <class A>
-inline constexpr bool is_of_all =
-    Reads<A, Replicated> || Reads<A, Sharded<0>> || Reads<A, Sharded<1>> || Reads<A, Partial>;
-template <class A, class B>
-inline constexpr bool was_refused = std::same_as<Read<A>, NoLayout> || std::same_as<Read<B>, NoLayout>;
 template <class A, class B>
 inline constexpr bool has_product = Product<Read<A>, Read<B>>::legal;
 
@@ -96,6 +88,13 @@ inline constexpr bool has_product = Product<Read<A>, Read<B>>::legal;
 Shape product_shape(const Shape& a, bool a_transposed, const Shape& b, bool b_transposed);
 
 }  // namespace detail
+
+/// The global shape of a product. \throws Error argument unless both are matrices that fit
+template <detail::Factor A, detail::Factor B>
+Shape product_shape(const A& a, const B& b) {
+  return detail::product_shape(detail::matrix_of(a).global_shape(), detail::is_transposed<A>,
+                               detail::matrix_of(b).global_shape(), detail::is_transposed<B>);
+}
 
 /// The matrix product of two layouts, each as it is or `transposed(x)`. Every device multiplies its local
 /// tensors, and the result type is R·R=R, S0·R=S0, R·S1=S1, S1·S0=P, P·R=P, R·P=P, O·O=O.
@@ -113,13 +112,13 @@ auto matmul(const A& a, const B& b, SourceLine where = SourceLine::current()) {
   const Tensor& y_local = detail::Access::tensor(y);
   Index x_place = detail::Access::place(x);
   Index y_place = detail::Access::place(y);
-  Shape global = detail::product_shape(x.global_shape(), tx, y.global_shape(), ty);
+  Shape global = product_shape(a, b);
   detail::require_same_group("matmul", x, y);
   if constexpr (std::same_as<Result, Owned>) {
     detail::require_same_owner("matmul", x, x.owner(), y.owner());
     if (!x.is_mine()) return detail::Access::make<Owned>(x.group(), Tensor(), std::move(global), x_place);
   }
-  if constexpr (std::same_as<Result, Partial> && detail::Slice<decltype(x)>)
+  if constexpr (std::same_as<Result, Partial> && Slice<decltype(x)>)
     detail::require_same_cut("matmul", {x_local.extent(tx ? 0 : 1)}, x_place, {y_local.extent(ty ? 1 : 0)},
                              y_place);
   Tensor local = matmul(detail::Access::operand(x, tx), detail::Access::operand(y, ty));
@@ -128,74 +127,6 @@ auto matmul(const A& a, const B& b, SourceLine where = SourceLine::current()) {
 }
 /// @}
 
-/// \name Products that need communication first. The compiler answers each with one sentence.
-/// @{
-template <detail::Factor A, detail::Factor B>
-requires(detail::is_of_all<A>&& detail::is_of_all<B> && !detail::has_product<A, B>) detail::NoLayout
-    matmul(const A&, const B&) {
-  using R = Replicated;
-  using S0 = Sharded<0>;
-  using S1 = Sharded<1>;
-  using P = Partial;
-  constexpr bool ta = detail::is_transposed<A>, tb = detail::is_transposed<B>;
-  static_assert(ta || !detail::read_as<A, B, S0, S0>,
-                "S0·S0 has no product: transposed(a) would make it S1·S0 = P, and all_gather(b) S0·R = S0");
-  static_assert(!ta || !detail::read_as<A, B, S0, S0>,
-                "S0·S0 has no product: a without transposed would make it S1·S0 = P");
-  static_assert(tb || !detail::read_as<A, B, S1, S1>,
-                "S1·S1 has no product: transposed(b) would make it S1·S0 = P, and all_gather(a) R·S1 = S1");
-  static_assert(!tb || !detail::read_as<A, B, S1, S1>,
-                "S1·S1 has no product: b without transposed would make it S1·S0 = P");
-  static_assert(ta || !detail::read_as<A, B, S1, R>,
-                "S1·R has no product: transposed(a) would make it S0·R = S0, and shard<0>(b) S1·S0 = P");
-  static_assert(
-      !ta || !detail::read_as<A, B, S1, R>,
-      "S1·R has no product: a without transposed would make it S0·R = S0, and b cut by shard S1·S0 = P");
-  static_assert(tb || !detail::read_as<A, B, R, S0>,
-                "R·S0 has no product: transposed(b) would make it R·S1 = S1, and shard<1>(a) S1·S0 = P");
-  static_assert(
-      !tb || !detail::read_as<A, B, R, S0>,
-      "R·S0 has no product: b without transposed would make it R·S1 = S1, and a cut by shard S1·S0 = P");
-  static_assert(!detail::read_as<A, B, S0, S1>,
-                "S0·S1 has no product: each device would hold one block; all_gather(b) makes it S0·R = S0, "
-                "all_gather(a) R·S1 = S1");
-  static_assert(!detail::read_as<A, B, P, P>,
-                "P·P has no product, as a product of sums is no sum of products: all_reduce(std::move(a)) "
-                "makes it R·P = P");
-  static_assert(!detail::read_as<A, B, P, S0>,
-                "P·S0 has no product: reduce_scatter<1>(std::move(a)) makes it S1·S0 = P");
-  static_assert(!detail::read_as<A, B, P, S1>,
-                "P·S1 has no product: all_reduce(std::move(a)) makes it R·S1 = S1");
-  static_assert(!detail::read_as<A, B, S0, P>,
-                "S0·P has no product: all_reduce(std::move(b)) makes it S0·R = S0");
-  static_assert(!detail::read_as<A, B, S1, P>,
-                "S1·P has no product: reduce_scatter<0>(std::move(b)) makes it S1·S0 = P");
-  return {};
-}
-template <detail::Factor A, detail::Factor B>
-requires(detail::Reads<A, Owned> != detail::Reads<B, Owned> && !detail::was_refused<A, B>) detail::NoLayout
-    matmul(const A&, const B&) {
-  static_assert(detail::always_false<A>,
-                "an Owned multiplies an Owned only, as the other devices hold nothing of it: "
-                "broadcast(std::move(x)) makes it Replicated");
-  return {};
-}
-template <detail::Factor A, detail::Factor B>
-requires(detail::axis_of<detail::Read<A>> > 1 || detail::axis_of<detail::Read<B>> > 1) detail::NoLayout
-    matmul(const A&, const B&) {
-  static_assert(detail::always_false<A>, "a product takes matrices: these are cut along axis 0 or 1");
-  return {};
-}
-template <class A, class B>
-requires(detail::Awaitable<A> || detail::Awaitable<B>) detail::NoLayout matmul(const A&, const B&) {
-  static_assert(detail::always_false<A>, "an operand of matmul is a future: .get() waits for it");
-  return {};
-}
-/// A product with an operand that the compiler has refused already.
-template <detail::Factor A, detail::Factor B>
-requires detail::was_refused<A, B> detail::NoLayout matmul(const A&, const B&) {
-  return {};
-}
-/// @}
+#include "engine/layouts/refused/products.inc"
 
 }  // namespace shard

@@ -163,22 +163,16 @@ int run_command(Communicator& believing, const Chapter& chapter, Arguments& argu
 
 /// What a record says of a run.
 Entry job_of(const Communicator& group, const Chapter& chapter, Arguments arguments) {
-  const bool trains = arguments.command == "train";
+  const bool trains = arguments.command == "train", costs = arguments.command == "costs";
+  Entry job = job_of(group, chapter, arguments.command,
+                     costs ? arguments.only_variant.value_or("") : arguments.variant);
   const Variant& variant = chapter.variant(arguments.variant);
   if (trains && arguments.config.empty())
     arguments.options = with_default_network(group.num_devices(), chapter, variant, arguments.options);
   Entry options = Entry::object();
   for (const std::string& name : arguments.options.names()) options[name] = arguments.options.given(name);
-  Entry job = {{"chapter", chapter.short_name()},
-               {"folder", chapter.folder},
-               {"title", chapter.title},
-               {"command", arguments.command},
-               {"variant", arguments.variant},
-               {"devices", group.num_devices()},
-               {"backend", backend()},
-               {"version", SHARDBOOK_VERSION},
-               {"options", options},
-               {"precision", arguments.precision}};
+  job["options"] = options;
+  job["precision"] = arguments.precision;
   if (arguments.fault) job["fault"] = text_of(*arguments.fault);
   if (!trains) return job;
   job["network"] = network_of(*variant.workload, arguments)->describe();
@@ -296,8 +290,8 @@ int run_chapter(Communicator& group, const Chapter& chapter, const std::vector<s
     last = {&chapter, group.num_devices(), given, parse(chapter, group.num_devices(), given)};
   std::optional<Arguments> arguments = last.arguments;
   if (!arguments) return 0;
-  const Recording recording{arguments->record, arguments->record_steps,
-                            [&] { return job_of(group, chapter, *arguments); }};
+  Recording recording{.path = arguments->record, .job = [&] { return job_of(group, chapter, *arguments); }};
+  if (arguments->command == "train") recording.steps = arguments->record_steps;
   return run_recorded(group, recording,
                       [&](Communicator& recorded) { return run_with_fault(recorded, chapter, *arguments); });
 }

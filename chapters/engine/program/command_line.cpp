@@ -5,12 +5,15 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <filesystem>
 #include <sstream>
 
 #include "engine/basics/near_names.hpp"
 #include "engine/basics/printable.hpp"
 #include "engine/basics/terminal.hpp"
 #include "engine/device/device.hpp"
+#include "engine/program/registry.hpp"
+#include "engine/record/recording.hpp"
 
 namespace shard {
 
@@ -59,6 +62,33 @@ bool parse_options(const Communicator& group, const std::string& program,
     throw Error(Code::usage, "{}: {} (--help lists the options)", program, error.what());
   }
   return true;
+}
+
+TextOption record_option(std::string& path) {
+  return {"--record",
+          "Also write to this JSON file what each device called, computed and held",
+          "FILE",
+          {},
+          &path};
+}
+
+Entry job_of(const Communicator& group, const Chapter& chapter, const std::string& command,
+             const std::string& variant) {
+  Entry job = {{"chapter", chapter.short_name()}, {"folder", chapter.folder},
+               {"title", chapter.title},          {"command", command},
+               {"devices", group.num_devices()},  {"backend", backend()},
+               {"version", SHARDBOOK_VERSION}};
+  if (!variant.empty()) job["variant"] = variant;
+  return job;
+}
+
+int run_recorded_command(Communicator& group, const std::string& path, const std::string& command,
+                         const std::string& variant, const std::function<int(Communicator& group)>& body,
+                         SourceLine where) {
+  const std::string folder = std::filesystem::path(where.file_name()).parent_path().filename();
+  return run_recorded(
+      group, {.path = path, .job = [&] { return job_of(group, find_chapter(folder), command, variant); }},
+      body);
 }
 
 }  // namespace shard

@@ -247,7 +247,9 @@ void add_train(CLI::App& app, const Chapter& chapter, const Options& defaults, A
   add_record(*train, a);
   add(*train, "--record-steps", "N", a.record_steps, "How many of the first steps the record has", positive)
       ->capture_default_str();
-  train->add_flag("--times", a.times, "Also print how long a step takes: times here are this machine's");
+  train->add_flag(
+      "--times", a.times,
+      "Also print how long a step takes, and the rate of its products: times here are this machine's");
   add_saving(*train, "--save", "Save parameters and the optimizer's state here after the last step", a);
   add(*train, "--save-every", "N", a.save_every, "Save after every N-th step, too", positive);
   add(*train, "--resume", "DIR", a.resume, "Go on from this checkpoint, with the options that it had", path);
@@ -269,6 +271,7 @@ void add_save(CLI::App& app, const Chapter& chapter, Arguments& a) {
   add_parameters(*save, chapter, a);
   add_saving(*save, "--out", "The folder to write; its other files are kept", a);
   save->get_option("--out")->required();
+  add_record(*save, a);
 }
 
 void add_gradients(CLI::App& app, const Chapter& chapter, Arguments& a) {
@@ -289,6 +292,7 @@ void add_infer(CLI::App& app, const Chapter& chapter, Arguments& a) {
   add_common(*infer, chapter, a);
   add_parameters(*infer, chapter, a);
   add_rows(*infer, chapter, a, "Rows that go through the network together");
+  add_record(*infer, a);
 }
 
 void add_generate(CLI::App& app, const Chapter& chapter, Arguments& a) {
@@ -302,6 +306,7 @@ void add_generate(CLI::App& app, const Chapter& chapter, Arguments& a) {
   add(*generate, "--tokens", "N", a.tokens, "How many to write, unless one ends the sequence (eos_token_id)",
       positive)
       ->capture_default_str();
+  add_record(*generate, a);
 }
 
 void add_config(CLI::App& command, Arguments& a) {
@@ -321,6 +326,7 @@ void add_costs(CLI::App& app, const Chapter& chapter, const Options& defaults, A
   DeclaredOptions declared = add_declared(*costs, chapter, a);
   for (const Variant& v : chapter.variants) declared.add(v.workload->training_options(), defaults);
   add_optimizer_name(*costs, a);
+  add_record(*costs, a);
 }
 
 void add_owns(CLI::App& app, const Chapter& chapter, const Options& defaults, Arguments& a) {

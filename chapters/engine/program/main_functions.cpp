@@ -15,14 +15,26 @@ namespace shard {
 
 namespace {
 
+nlohmann::ordered_json told(const OptionText& o) {
+  return {{"initial", o.initial}, {"expected", o.expected}, {"type", o.type}, {"help", o.help}};
+}
+
 /// The options that a variant's network has, by name.
 nlohmann::ordered_json network_options(const Variant& variant) {
   nlohmann::ordered_json all = nlohmann::ordered_json::object();
   for (const bool is_size : {true, false})
     for (const OptionText& o : is_size ? variant.workload->training_options() : variant.workload->options())
-      if (!o.is_of_data)
-        all[o.name] = {
-            {"initial", o.initial}, {"expected", o.expected}, {"type", o.type}, {"is_size", is_size}};
+      if (!o.is_of_data) {
+        all[o.name] = told(o);
+        all[o.name]["is_size"] = is_size;
+      }
+  return all;
+}
+
+/// The options that the variant itself has.
+nlohmann::ordered_json own_options(const Variant& variant) {
+  nlohmann::ordered_json all = nlohmann::ordered_json::object();
+  for (const OptionText& o : variant.options) all[o.name] = told(o);
   return all;
 }
 
@@ -38,7 +50,10 @@ int list_chapters(Communicator& group) {
                           {"summary", v.summary},
                           {"has_closed_forms", static_cast<bool>(v.costs)},
                           {"workload", v.workload->name()},
-                          {"network_options", network_options(v)}});
+                          {"network_options", network_options(v)},
+                          {"options", own_options(v)},
+                          {"steps", v.workload->training_defaults().steps},
+                          {"batch", v.workload->training_defaults().batch}});
     nlohmann::ordered_json strategies = nlohmann::ordered_json::object();
     for (const auto& [alias, variant] : c.strategies) strategies[alias] = variant;
     all.push_back({{"folder", c.folder},

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "engine/basics/printable.hpp"
 #include "engine/basics/terminal.hpp"
@@ -88,8 +89,13 @@ std::string table(const Report& r, int width, bool with_times) {
     if (a.bytes.largest() > 0)
       rows.push_back({"", "along " + a.axes, "", "", "", cell(a.bytes), cell(a.messages), ""});
   if (with_times) {
-    titles.push_back("ms/step");
-    for (Row& row : rows) row.push_back(&row == &rows.front() ? fmt::format("{:.2f}", r.milliseconds) : "");
+    // The rate of all devices together; those that wait for one another have a lower one.
+    const double flops = std::reduce(r.flops.measured.begin(), r.flops.measured.end(), 0.0);
+    titles.insert(titles.end(), {"ms/step", "Gflop/s"});
+    for (Row& row : rows) row.resize(titles.size());
+    const auto last = rows.front().rbegin();
+    last[0] = fmt::format("{:.1f}", flops / r.milliseconds / 1e6);
+    last[1] = fmt::format("{:.2f}", r.milliseconds);
   }
   rows.insert(rows.begin(), titles);
   std::string text = text_table(rows, 2);

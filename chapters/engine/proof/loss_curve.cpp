@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/basics/options.hpp"
+
 namespace shard {
 
 namespace {

@@ -6,6 +6,7 @@
 #include <string>
 #include <unordered_map>
 
+#include "engine/device/books/ledger.hpp"
 #include "engine/device/books/observer.hpp"
 #include "engine/device/communicator/wrapped_communicator.hpp"
 #include "engine/record/log.hpp"
@@ -22,6 +23,8 @@ class Recorder : public Observer {
   /// The sections that are kept, or all that are there.
   std::string log(bool with_later) const { return book_.all(with_later); }
   void flush() { book_.flush(); }
+  /// Lines about results that differ from their reference.
+  const std::string& differences() const { return differences_; }
 
   /// \name Calls, for a RecordedCommunicator
   /// @{
@@ -42,6 +45,7 @@ class Recorder : public Observer {
   void named(const Tensor& tensor, const std::string& name) override;
   void group_named(Index group, const std::string& name) override;
   void section(const std::string& name, bool is_step) override;
+  void differs(const std::string& line) override { differences_ += line + '\n'; }
 
  private:
   /// A tensor that this device has: how the next section begins with it.
@@ -79,6 +83,7 @@ class Recorder : public Observer {
   bool is_step_ = false;  // this section
   Index next_id_ = 0, next_event_ = 0, calls_ = 0;
   std::unordered_map<const void*, Held> held_;
+  std::string differences_;
   std::string groups_;  // entries about groups, with which each section begins
   std::unordered_map<const char*, std::string> files_;  // as lines begin, "chapters/a.hpp:"
   Observation observation_;

@@ -70,6 +70,8 @@ int run_recorded(Communicator& group, const Recording& recording,
   if (writes) require_replaceable(recording.path);
   const std::string folder = folder_of_logs();
   if (writes && !folder.empty()) replace_file(job_in(folder), header_of(recording).dump());
+  // A device that fails at once ends the others: by then this one has written what the launcher needs.
+  group.exchange("the record", 0);
   Recorder recorder(recording.steps, file_of_log(folder, this_device()));
   const Registered registered(recorder);
   try {
@@ -79,7 +81,10 @@ int run_recorded(Communicator& group, const Recording& recording,
     std::vector<Log> logs;
     for (const std::string& text : group.gather("the record", recorder.log(false)))
       logs.push_back(log_of(text));
-    if (writes) write_record(header_of(recording), {code}, logs);
+    std::string report;
+    for (const std::string& theirs : group.gather("differences", recorder.differences())) report += theirs;
+    if (!report.empty()) report.pop_back();
+    if (writes) write_record(header_of(recording), {code, report}, logs);
     if (writes && !folder.empty()) std::filesystem::remove(job_in(folder));
     return code;
   } catch (const Error& error) {

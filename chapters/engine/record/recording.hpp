@@ -3,6 +3,7 @@
 /// Runs a program on this device, and records it.
 
 #include <functional>
+#include <limits>
 #include <optional>
 #include <string>
 
@@ -13,9 +14,9 @@ namespace shard {
 
 /// What is recorded, and where.
 struct Recording {
-  std::string path;            ///< of the file; empty: nothing is recorded
-  Index steps = 1;             ///< how many of the first steps
-  std::function<Entry()> job;  ///< what ran, as far as the record says it
+  std::string path;                                 ///< of the file; empty: nothing is recorded
+  Index steps = std::numeric_limits<Index>::max();  ///< how many of the first steps
+  std::function<Entry()> job;                       ///< what ran, as far as the record says it
 };
 
 /// Calls `body` with a communicator whose calls are recorded, and returns its exit code. Device 0 then writes the

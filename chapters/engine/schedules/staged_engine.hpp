@@ -2,6 +2,7 @@
 
 #include <map>
 
+#include "engine/basics/ranges.hpp"
 #include "engine/device/books/ledger.hpp"
 #include "engine/engines/sharded_engine.hpp"
 #include "engine/schedules/checker.hpp"

@@ -6,6 +6,7 @@
 
 #include "engine/basics/near_names.hpp"
 #include "engine/basics/ranges.hpp"
+#include "engine/device/books/ledger.hpp"
 #include "engine/device/books/memory.hpp"
 
 namespace shard {
@@ -46,6 +47,10 @@ std::vector<float> Checkpoint::read(const std::string& name, const Ranges& part)
   return values(name, part);
 }
 
+std::vector<float> Checkpoint::read(const std::string& name, int axis, Index begin, Index end) const {
+  return read(name, along(shape(name), axis, begin, end));
+}
+
 void Checkpoint::read_in_pieces(const std::string& name, const Ranges& part, const Take& take) const {
   if (part.empty() || num_elements(shape_of(part)) <= piece_elements) return take(part, read(name, part));
   const auto axis = static_cast<std::size_t>(outermost_axis(name));
@@ -74,6 +79,14 @@ Tensor Checkpoint::part(const std::string& name, const Ranges& ranges) const {
   });
   t.charge_to(Purpose::parameters);
   return t;
+}
+
+Tensor Checkpoint::slice(const std::string& name, int axis, Index begin, Index end) const {
+  return part(name, along(shape(name), axis, begin, end));
+}
+
+Tensor Checkpoint::whole(const std::string& name) const {
+  return part(name, all_of(shape(name)));
 }
 
 namespace {

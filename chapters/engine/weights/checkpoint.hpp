@@ -7,9 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "engine/basics/ranges.hpp"
+#include "engine/device/tensor.hpp"
 
 namespace shard {
+
+struct HostTensor;  // basics/ranges.hpp
 
 /// Named parameters, which are read in slices. A device that needs a part never builds the whole parameter.
 ///
@@ -32,9 +34,7 @@ class Checkpoint {
   /// \throws Error file when the parameter is missing or the file cannot be read; argument for a bad range
   std::vector<float> read(const std::string& name, const Ranges& part) const;
   /// The elements with indices [begin, end) along `axis`, and all indices of the other axes.
-  std::vector<float> read(const std::string& name, int axis, Index begin, Index end) const {
-    return read(name, along(shape(name), axis, begin, end));
-  }
+  std::vector<float> read(const std::string& name, int axis, Index begin, Index end) const;
   using Take = std::function<void(const Ranges& piece, std::span<const float> values)>;
   /// Reads a part piece by piece, and gives each piece to `take`. A piece has at most 256 KiB, or is one
   /// index of the outermost axis if that is larger.
@@ -44,10 +44,8 @@ class Checkpoint {
   virtual int outermost_axis(const std::string&) const { return 0; }
   /// Loads a part on the device and books its memory as parameters. The host holds one piece at a time.
   Tensor part(const std::string& name, const Ranges& ranges) const;
-  Tensor slice(const std::string& name, int axis, Index begin, Index end) const {
-    return part(name, along(shape(name), axis, begin, end));
-  }
-  Tensor whole(const std::string& name) const { return part(name, all_of(shape(name))); }
+  Tensor slice(const std::string& name, int axis, Index begin, Index end) const;
+  Tensor whole(const std::string& name) const;
 
  protected:
   /// \throws Error file: there is no parameter of that name, but others like it

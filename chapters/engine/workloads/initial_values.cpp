@@ -4,6 +4,7 @@
 
 #include <map>
 
+#include "engine/basics/ranges.hpp"
 #include "engine/workloads/random.hpp"
 
 namespace shard {

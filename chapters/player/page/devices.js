@@ -8,7 +8,8 @@ import { mostBytes } from "./state.js";
 const PURPOSES = ["parameters", "optimizer", "gradients", "activations", "buffers"];
 const isPipeline = play.underWay.some((spans) => spans.length > 0);
 const SHOWN = 4;  // tensors of a purpose that the shown steps do not touch; more are folded
-/** Purposes whose tensors the reader unfolded. */
+const TOUCHED = 8;  // those that they touch, the last ones; others are folded
+/** Which tensors the reader unfolded. */
 const unfolded = new Set();
 
 /**
@@ -31,35 +32,52 @@ const sentInAll = sent.map((steps) => steps[steps.length - 1]?.bytes ?? 0);
  * @param {number} device @param {number} step
  */
 function sentUntil(device, step) {
-  const last = sent[device].filter((one) => one.step <= step).pop();
+  const next = sent[device].findIndex((one) => one.step > step);
+  const last = sent[device][(next < 0 ? sent[device].length : next) - 1];
   return `sent ${withCommas(last?.bytes ?? 0)} of ${withCommas(sentInAll[device])}`;
 }
 
 /**
- * A column for each device.
+ * The column of each device, and of what it was drawn.
+ * @type {{place: HTMLElement, of: string}[]}
+ */
+const columns = record.devices.map((_, device) =>
+  ({ place: make("section", { "aria-label": `device ${device}` }), of: "" }));
+
+/**
+ * A column for each device. Only what has changed is drawn anew.
  * @param {import("./state.js").DeviceState[]} devices @param {Set<number>} active @param {number | null} only
  * @param {number} step
  */
 export function showDevices(devices, active, only, step) {
-  find("devices").style.setProperty("--columns", String(only === null ? Math.min(devices.length, 4) : 1));
-  find("devices").replaceChildren(...devices.flatMap((device, number) =>
-    only === null || only === number ? [column(device, number, active.has(number), step)] : []));
+  const place = find("devices");
+  place.style.setProperty("--columns", String(only === null ? Math.min(devices.length, 4) : 1));
+  const shown = columns.filter((_, device) => only === null || only === device).map((column) => column.place);
+  if (shown.length !== place.childElementCount || shown[0] !== place.firstElementChild) place.replaceChildren(...shown);
+  devices.forEach((state, device) => {
+    if (only === null || only === device) drawColumn(state, device, active.has(device), step);
+  });
 }
 
 /**
  * @param {import("./state.js").DeviceState} state @param {number} device @param {boolean} isActive
  * @param {number} step
  */
-function column(state, device, isActive, step) {
+function drawColumn(state, device, isActive, step) {
+  const column = columns[device], { place } = column;
+  const told = [...(isPipeline ? [underWay(device, step)] : []), ...(sentInAll[device] ? [sentUntil(device, step)] : [])];
+  place.className = `device${isActive ? " active" : ""}`;
+  const of = `${state.version} ${told.join()}`;
+  if (of === column.of) return;
+  column.of = of;
   const all = [...state.held.values()];
   const byPurpose = PURPOSES.map((purpose) => all.filter((tensor) => tensor.purpose === purpose));
   const during = state.most > state.bytes ? ` · up to ${withCommas(state.most)}` : " bytes";
-  return make("section", { class: `device${isActive ? " active" : ""}`, "aria-label": `device ${device}` },
-    make("h3", {}, `device ${device}`),
-    ...(isPipeline ? [underWay(device, step)] : []),
+  place.replaceChildren(make("h3", {}, `device ${device}`),
+    ...(isPipeline ? [make("p", { class: "under-way", title: "under way: forward begun, backward not ended" }, told[0])] : []),
     memory(state, device, byPurpose),
     make("p", { class: "total" }, make("strong", {}, withCommas(state.bytes)), during),
-    ...(sentInAll[device] ? [make("p", { class: "sent" }, sentUntil(device, step))] : []),
+    ...(sentInAll[device] ? [make("p", { class: "sent" }, told[told.length - 1])] : []),
     ...byPurpose.flatMap((tensors, i) => tensors.length ? [purposeOf(PURPOSES[i], tensors, device)] : []));
 }
 
@@ -72,8 +90,7 @@ function underWay(device, step) {
   const numbers = [...new Set(spans.map(([micro]) => micro))].sort((a, b) => a - b);
   const many = numbers.length > 2 && numbers[numbers.length - 1] - numbers[0] === numbers.length - 1 ?
     `${numbers[0]}–${numbers[numbers.length - 1]}` : numbers.join(", ");
-  const words = numbers.length ? `micro-batch${numbers.length > 1 ? "es" : ""} ${many}` : "no micro-batch";
-  return make("p", { class: "under-way", title: "under way: forward begun, backward not ended" }, words);
+  return numbers.length ? `micro-batch${numbers.length > 1 ? "es" : ""} ${many}` : "no micro-batch";
 }
 
 /**
@@ -111,36 +128,43 @@ function sum(tensors) {
  * @param {string} purpose @param {Held[]} tensors @param {number} device
  */
 function purposeOf(purpose, tensors, device) {
-  const others = tensors.filter(({ mark }) => !mark);
-  const isFolded = others.length > SHOWN;
+  const untouched = tensors.filter(({ mark }) => !mark), touched = tensors.filter(({ mark }) => mark);
   const head = make("h4", {}, make("span", { class: `key ${purpose}` }), purpose,
     make("span", {}, withCommas(sum(tensors))));
-  const rows = (isFolded ? tensors.filter(({ mark }) => mark) : tensors).map((tensor) => row(tensor, device));
-  const rest = isFolded ? [folded(purpose, others, device)] : [];
-  return make("div", { class: `purpose ${purpose}` }, head, ...rows, ...rest);
+  const last = touched.slice(-TOUCHED), others = touched.slice(0, -TOUCHED);
+  const isFolded = untouched.length > SHOWN;
+  const rows = (isFolded ? last : tensors.filter((tensor) => !others.includes(tensor)));
+  return make("div", { class: `purpose ${purpose}` }, head,
+    ...(others.length ? [folded(`${purpose} touched`, `${others.length} more`, others, device)] : []),
+    ...rows.map((tensor) => row(tensor, device)),
+    ...(isFolded ? [folded(purpose, `${untouched.length} untouched`, untouched, device)] : []));
 }
 
 /**
  * Tensors that are shown when the reader asks.
- * @param {string} purpose @param {Held[]} tensors @param {number} device
+ * @param {string} kind @param {string} words @param {Held[]} tensors @param {number} device
  */
-function folded(purpose, tensors, device) {
-  const details = make("details", { class: "folded", open: unfolded.has(purpose) },
-    make("summary", {}, `${tensors.length} untouched`));
+function folded(kind, words, tensors, device) {
+  const details = make("details", { class: "folded", open: unfolded.has(kind) }, make("summary", {}, words));
   const fill = () => details.append(...tensors.map((tensor) => row(tensor, device)));
   if (details.open) fill();
   details.addEventListener("toggle", () => {
-    if (details.open) unfolded.add(purpose); else unfolded.delete(purpose);
+    if (details.open) unfolded.add(kind); else unfolded.delete(kind);
     if (details.open && details.childElementCount === 1) fill();
   });
   return details;
+}
+
+/** @param {Held} tensor @param {number} device */
+function row(tensor, device) {
+  return tensor.drawn ??= drawRow(tensor, device);
 }
 
 /**
  * One tensor, as a rectangle.
  * @param {Held} tensor @param {number} device
  */
-function row(tensor, device) {
+function drawRow(tensor, device) {
   const layout = tensor.layout === null ? null : record.layouts[tensor.layout];
   const letters = layout ? lettersOf(layout).join(" ") : "";
   const sizes = tensor.shape ? shapeOf(tensor.shape) : `${withCommas(tensor.bytes)} bytes`;

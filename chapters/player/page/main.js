@@ -341,6 +341,7 @@ function start() {
   readAddress();
   redraw();
   if (isBeside) standBeside();
+  if (parent !== window) new ResizeObserver(() => tell({ height: document.body.offsetHeight })).observe(document.body);
 }
 
 /** Does what the page of two runs says, and tells it what it must know. */
@@ -352,7 +353,6 @@ function standBeside() {
     find("now").classList.toggle("differs", data.differs);
     show();
   });
-  new ResizeObserver(() => tell({ height: document.body.offsetHeight })).observe(document.body);
   introduce();
 }
 

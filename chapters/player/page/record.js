@@ -63,8 +63,21 @@ export function sectionOf(device, section) {
   return record.devices[device].sections[section];
 }
 
+/**
+ * The events of sections, as far as they were asked for.
+ * @type {Map<Section, PlayedEvent[]>}
+ */
+const played = new Map();
+
+/** @param {Section} section @param {number} number */
+export function eventAt(section, number) {
+  let events = played.get(section);
+  if (!events) played.set(section, events = []);
+  return events[number] ??= eventOf(section.events[number]);
+}
+
 /** @param {any[]} row @returns {PlayedEvent} */
-export function eventOf(row) {
+function eventOf(row) {
   const what = record.what[row[0]];
   const event = { what, context: {}, t: null, took: 0, from: [], to: null, of: null, sends: [], isStarted: false };
   if (["made", "freed", "moved"].includes(what.is)) return { ...event, from: [row[1]] };
@@ -76,19 +89,20 @@ export function eventOf(row) {
 }
 
 /**
- * The events of an item.
- * @param {Step} step @param {Item} item @returns {PlayedEvent[]}
+ * The events of items that computed or called.
+ * @type {Map<Item, PlayedEvent[]>}
  */
-export function eventsOf(step, [device, begin, end]) {
-  return sectionOf(device, step.section).events.slice(begin, end).map(eventOf);
-}
+const done = new Map();
 
-/**
- * Those that computed or called.
- * @param {Step} step @param {Item} item
- */
+/** @param {Step} step @param {Item} item */
 export function doneIn(step, item) {
-  return eventsOf(step, item).filter((event) => event.t !== null);
+  const known = done.get(item);
+  if (known) return known;
+  const [device, begin, end] = item, events = [];
+  for (let number = begin; number < end; ++number) events.push(eventAt(sectionOf(device, step.section), number));
+  const timed = events.filter((event) => event.t !== null);
+  done.set(item, timed);
+  return timed;
 }
 
 /**

@@ -1,15 +1,16 @@
 // What each device holds after a step.
-import { eventOf, play, record, sectionOf } from "./record.js";
+import { eventAt, play, record, sectionOf } from "./record.js";
 
 /**
- * A tensor of a device. `mark`: what the shown steps did with it; `step`: which one wrote it last.
+ * A tensor of a device. `mark`: what the shown steps did with it; `step`: which one wrote it last; `drawn`: its
+ * rectangle, as long as nothing that it shows has changed.
  * @typedef {{id: number, name: string, by: string, shape: number[] | null, layout: number | null, purpose: string,
  *   bytes: number, step: number | null, mark: "" | "used" | "made" | "changed",
- *   values: (number | null)[] | null}} Held
+ *   values: (number | null)[] | null, drawn: HTMLElement | null}} Held
  */
 /**
- * `most`: the most bytes during the shown steps.
- * @typedef {{held: Map<number, Held>, bytes: number, most: number}} DeviceState
+ * `most`: the most bytes during the shown steps; `version`: another one after each change.
+ * @typedef {{held: Map<number, Held>, bytes: number, most: number, version: number}} DeviceState
  */
 
 /** @typedef {import("./record.js").Section} Section */
@@ -22,6 +23,7 @@ const EVERY = 32;  // so many steps are played anew at most, to go back
  */
 /** @type {Snapshot[]} */
 const snapshots = [];
+let versions = 0;
 
 /**
  * What devices hold when a section begins. A device that does not come to it keeps what it had.
@@ -31,11 +33,12 @@ function atFirst(section, before) {
   return record.devices.map((_, device) => {
     if (!sectionOf(device, section) && before[device]) return before[device];
     /** @type {DeviceState} */
-    const state = { held: new Map(), bytes: 0, most: 0 };
+    const state = { held: new Map(), bytes: 0, most: 0, version: ++versions };
     for (const one of sectionOf(device, section)?.held ?? []) {
       const { tensor: id, purpose, bytes, shape = null, layout = null } = one;
       const name = nameOf(sectionOf(device, section), id) || nameAt(one.line);
-      state.held.set(id, { id, name, by: "", shape, layout, purpose, bytes, step: null, mark: "", values: null });
+      state.held.set(id, { id, name, by: "", shape, layout, purpose, bytes, step: null, mark: "", values: null,
+        drawn: null });
       state.bytes += bytes;
     }
     setValues(state, sectionOf(device, section), -1);
@@ -53,19 +56,30 @@ function nameAt(line) {
 }
 
 /**
+ * The parameters of each section.
+ * @type {Map<Section, Set<number>>}
+ */
+const parametersOf = new Map();
+
+/**
  * The name of a parameter or of the gradient of one.
  * @param {Section} section @param {number} id
  */
 function nameOf(section, id) {
   const name = section.names[id] ?? "";
-  const isParameter = section.held.some(({ tensor, purpose }) => tensor === id && purpose === "parameters");
-  return name && !isParameter ? `grad ${name}` : name;
+  if (!name) return "";
+  let parameters = parametersOf.get(section);
+  if (!parameters) {
+    parameters = new Set(section.held.filter(({ purpose }) => purpose === "parameters").map(({ tensor }) => tensor));
+    parametersOf.set(section, parameters);
+  }
+  return parameters.has(id) ? name : `grad ${name}`;
 }
 
 /** @param {DeviceState[]} devices */
 function copyOf(devices) {
-  return devices.map(({ held, bytes, most }) =>
-    ({ held: new Map([...held].map(([id, tensor]) => [id, { ...tensor }])), bytes, most }));
+  return devices.map((state) =>
+    ({ ...state, held: new Map([...state.held].map(([id, tensor]) => [id, { ...tensor }])) }));
 }
 
 /**
@@ -100,7 +114,7 @@ function playStep(step, at, devices) {
   for (const [device, begin, end] of step.items) {
     const section = sectionOf(device, step.section);
     for (let number = begin; number < end; ++number) {
-      apply(devices[device], section, eventOf(section.events[number]), at);
+      apply(devices[device], section, eventAt(section, number), at);
       setValues(devices[device], section, number);
     }
   }
@@ -126,26 +140,38 @@ function setValues(state, section, event) {
   }
   for (const [, id, values] of byEvent.get(event) ?? []) {
     const tensor = state.held.get(id);
-    if (tensor) tensor.values = values;
+    if (tensor) changed(state, tensor).values = values;
   }
 }
 
 /** @param {DeviceState[]} devices */
 function forgetMarks(devices) {
   for (const device of devices) {
+    if (device.most !== device.bytes) device.version = ++versions;
     device.most = device.bytes;
-    for (const tensor of device.held.values()) tensor.mark = "";
+    for (const tensor of device.held.values()) if (tensor.mark) changed(device, tensor).mark = "";
   }
+}
+
+/**
+ * A tensor that is about to change, and with it what is drawn.
+ * @param {DeviceState} device @param {Held} tensor
+ */
+function changed(device, tensor) {
+  device.version = ++versions;
+  tensor.drawn = null;
+  return tensor;
 }
 
 /** @param {DeviceState} device @param {Section} section @param {PlayedEvent} event @param {number} step */
 function apply(device, section, event, step) {
   const { what } = event;
+  device.version = ++versions;
   if (what.is === "made") {
     const bytes = what.bytes ?? 0;
     const id = event.from[0];
     device.held.set(id, { id, name: nameOf(section, id) || nameAt(what.line), by: "", shape: null, layout: null,
-      purpose: what.purpose ?? "", bytes, step, mark: "made", values: null });
+      purpose: what.purpose ?? "", bytes, step, mark: "made", values: null, drawn: null });
     device.bytes += bytes;
     device.most = Math.max(device.most, device.bytes);
     return;
@@ -157,7 +183,7 @@ function apply(device, section, event, step) {
   } else if (what.is === "moved") {
     if (tensor) tensor.purpose = what.purpose ?? "";
   } else if (event.of !== null) {
-    write(device, section, eventOf(section.events[event.of]), step);
+    write(device, section, eventAt(section, event.of), step);
   } else {
     read(device, event);
     if (!event.isStarted) write(device, section, event, step);
@@ -170,7 +196,7 @@ function read(device, { what, from }) {
   from.forEach((id, i) => {
     const tensor = device.held.get(id);
     if (!tensor) return;
-    tensor.mark ||= "used";
+    changed(device, tensor).mark ||= "used";
     tensor.shape ??= operands[i]?.shape ?? null;
     tensor.layout ??= operands[i]?.layout ?? null;
   });
@@ -180,6 +206,7 @@ function read(device, { what, from }) {
 function write(device, section, { what, to }, step) {
   const tensor = to === null ? undefined : device.held.get(to);
   if (!tensor) return;
+  changed(device, tensor);
   tensor.name = nameOf(section, tensor.id) || nameAt(what.line) || tensor.name;
   tensor.by = what.function ?? "";
   tensor.shape = what.to?.shape ?? tensor.shape;

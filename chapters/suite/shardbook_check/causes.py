@@ -3,126 +3,31 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
 
 import numpy as np
 
-from .layouts import OF_ROWS
-from .problems.bounded import part
+from .causes_of_sharding import (axes_with_copies, different_copies, factors_in_training, norms_of_some,
+                                 not_reduced_along_an_axis, other_weights, reduced_in_16_bits, sums_of_slices,
+                                 would_be_right_in_16_bits)
+from .causes_of_programs import another_program, never_updated, other_numbers, rows_that_count_otherwise
+from .evidence import Evidence, explains, is_about, is_close, is_multiple, is_nearly  # own/reasons.py takes them from here
 from .problems.files import rounded
-from .problems.kinds import TOKENS, Problem, after
-from .wrong_versions import SAYS, mistakes
-
-
-@dataclass
-class Evidence:
-    """The facts about a piece that differs."""
-    problem: Problem
-    devices: int
-    name: str
-    device: int
-    given: np.ndarray
-    want: np.ndarray
-    limit: np.ndarray
-    whole: np.ndarray  # the expected tensor
-    slices: list  # of each device's piece in it
-    results: dict  # {name: (pieces by device, their slices, bound)} of this tensor and those before it
-    wrong: tuple = ()  # the results before it that differ
-    micro_batches: int | None = None  # of a step, if that is known
-
-    @property
-    def pieces(self):
-        return self.results[self.name][0]
-
-    def after(self, **mistake):
-        """This piece as a wrong version would compute it, or None."""
-        found = after(self.problem, **mistake)
-        return found[self.name][self.slices[self.device]] if found else None
-
-    def pieces_like(self, **mistake):
-        """For each known piece of all results so far: whether a wrong version would compute it, too."""
-        wholes = after(self.problem, **mistake)
-        return [piece.shape == wholes[name][here].shape and
-                bool((np.abs(piece - wholes[name][here]) <= 8 * bound[here] + 2.0**-20 * np.abs(piece)).all())
-                for name, (pieces, slices, bound) in self.results.items()
-                for piece, here in zip(pieces, slices) if piece is not None]
-
-    def addend(self, *rows):
-        """The addend of these rows of the batch, [begin, end), to a parameter's gradient; None for other results, or
-        training. Where a mixture's outputs are wrong, other tokens may be dropped, so its gradients are no sums of these."""
-        is_sum = self.name not in OF_ROWS and not self.problem.is_training
-        is_sum &= self.problem.workload != "mixture" or not set(self.wrong) & set(OUTPUTS)
-        return sum(self.after(rows=r) for r in rows) if is_sum else None
-
-    @cached_property
-    def rows_by_device(self):
-        """{device: its rows of the batch}, where outputs show that devices divide the rows. Of devices with the same
-        rows there is one: this one, if it is among them. None if every device shows all rows: then a program may have
-        divided them, and gathered what it shows."""
-        name = next((name for name in OUTPUTS if name in self.results), None)
-        if name is None or self.devices == 1:
-            return None if self.devices > 1 else {}
-        slices = self.results[name][1]
-        rows = [(here[0].start, here[0].stop) if here else (0, 0) for here in slices]
-        distinct = {}
-        for device in sorted(range(len(rows)), key=lambda d: d != self.device):
-            if rows[device][0] < rows[device][1]:
-                distinct.setdefault(rows[device], device)
-        if len(distinct) > 1:
-            return {device: r for r, device in distinct.items()}
-        return None if len(set(rows)) == 1 else {}  # one device has all: not divided
-
-    def device_addends(self, may_be_gathered=False):
-        """(device, number of its rows, their addend), of the devices that divide the rows, or that may have done so."""
-        rows = self.rows_by_device or {}
-        if may_be_gathered and self.rows_by_device is None:
-            rows = {d: part(self.problem.batch_size, self.devices, d) for d in range(self.devices)}
-        found = [(device, end - begin, self.addend((begin, end))) for device, (begin, end) in rows.items()
-                 if end > begin]
-        return [(*known, addend) for *known, addend in found if addend is not None and np.any(addend)]
-
-    def pieces_of(self, count):
-        """The addends of `count` micro-batches, of each device's rows if devices divide them."""
-        of = list((self.rows_by_device or {0: (0, self.problem.batch_size)}).values())
-        cut = [[(begin + first, begin + last) for begin, end in of
-                for first, last in [part(end - begin, count, k)] if last > first] for k in range(count)]
-        found = [self.addend(*rows) for rows in cut if rows]
-        return found if len(found) == count and all(f is not None for f in found) else []
-
-
-OUTPUTS = ("output", "logits", "loss", "losses")
+from .problems.kinds import TOKENS, after
+from .wrong_versions import SAYS, mistakes, mistakes_with_rows
 
 
 def diagnose(e):
     """The likely cause: the first rule that fits."""
     for rule in RULES:
-        if text := rule(e):
+        try:
+            text = rule(e)
+        except Exception as error:  # a mistake of a rule costs that rule, and no verdict
+            e.failed.append(f"a rule failed: {rule.__name__} of {e.name}: {type(error).__name__}: {error}")
+            text = None
+        if text:
             return text
     return SAYS["unknown"]
-
-
-def is_close(e, given, other):
-    """Whether two arrays are the same within the bound, and not all 0."""
-    if given.shape != other.shape or not np.any(other):
-        return False
-    slack = e.limit if e.limit.shape == given.shape else e.limit.max(initial=0)
-    largest = np.abs(e.want).max(initial=0)
-    # A larger result has a larger error.
-    growth = max(1, np.abs(other).max() / largest) if largest else 1
-    rounding = 2.0**-22 * np.abs(other) if e.limit.any() else 0
-    return bool((np.abs(given - other) <= 4 * growth * slack + rounding).all())
-
-
-def explains(e, other):
-    """Whether the given piece is `other`, and not the expected one. Of many explanations, one may agree with a single
-    element by chance, so they must differ in two, unless the result is a single real number."""
-    return other is not None and is_close(e, e.given, other) and not is_close(e, other, e.want) and \
-        np.count_nonzero(np.abs(other - e.want) > 4 * e.limit) >= needed(e)
-
-
-def needed(e):
-    return 1 if e.want.size == 1 and e.problem.kind != "exact" else 2
 
 
 def not_finite(e):
@@ -133,17 +38,26 @@ def not_finite(e):
 def zero(e):
     """A product with 0 has the sign that the other factor had."""
     if not np.any(e.given):
+        if never_reduced(e) == SAYS["never_summed"]:
+            return SAYS["zero_addend"]
         has_signs = (e.want < 0).any() and np.array_equal(np.signbit(e.given), e.want < 0)
         return SAYS["times_zero" if has_signs else "zero"]
 
 
 def scaled(e):
     n, rows = e.devices, e.problem.rows
-    for factor, text in (*e.problem.wrong_means, (-1, SAYS["negated"]), (1 / n, SAYS["averaged"].format(n)),
+    for factor, text in (*e.problem.wrong_means, *factors_of_axes(e), (-1, SAYS["negated"]), (1 / n, SAYS["averaged"].format(n)),
                          (n, SAYS["counted_n_times"].format(n, ", or a wrong scale" * (n == 2))),
                          (1 / rows, SAYS["averaged_over_batch"].format(rows))):
         if is_multiple(e, factor):
             return text
+
+
+def factors_of_axes(e):
+    """(factor, cause) of the axes of a mesh on which every device has this tensor."""
+    for size, words in axes_with_copies(e):
+        yield 1 / size, SAYS["averaged_over_axis"].format(size, words)
+        yield size, SAYS["counted_over_axis"].format(size, words, ", or a wrong scale" * (size == 2))
 
 
 def in_16_bits(e):
@@ -152,21 +66,6 @@ def in_16_bits(e):
             other = rounded(e.want, to)
         if is_nearly(e, other):
             return SAYS["rounded"].format(name)
-
-
-def is_nearly(e, other):
-    """Whether `other` explains all but an eighth of the difference. In another order of a sum,
-    some elements are rounded differently."""
-    by = other - e.want
-    if by.size < 4 or not np.isfinite(by).all():  # few numbers agree by chance
-        return False
-    return np.linalg.norm(by) > 8 * np.linalg.norm(e.limit) and np.linalg.norm(e.given - other) <= np.linalg.norm(by) / 8
-
-
-def is_multiple(e, factor):
-    slack = 4 * max(1, abs(factor)) * e.limit + 2.0**-22 * np.abs(e.want)  # a third of it may be rounded
-    is_other = np.abs(factor - 1) * np.abs(e.want) > slack
-    return np.count_nonzero(is_other) >= needed(e) and (np.abs(e.given - factor * e.want) <= slack).all()
 
 
 def previous_step(e):
@@ -206,13 +105,6 @@ def ordinal(k, count):
     return "first" if k == 0 else "last" if k + 1 == count else f"{k + 1}{({2: 'nd', 3: 'rd'}).get(k + 1, 'th')}"
 
 
-def is_about(e, other):
-    """Whether the given piece is `other` up to some roundings of the largest element, and not the expected one."""
-    slack = 2.0**-20 * np.abs(other).max(initial=0)
-    return slack > 0 and (np.abs(e.given - other) <= slack).all() and \
-        np.count_nonzero(np.abs(other - e.want) > slack) >= needed(e)
-
-
 def with_factor(pieces, factor):
     """A sum that is multiplied by a factor before each next addend."""
     total = 0
@@ -239,11 +131,13 @@ def share_of_device(e):
 
 
 def never_reduced(e):
-    if len(e.pieces) > 1 and all(p is not None and p.shape == e.given.shape for p in e.pieces):
-        total = sum(e.pieces)
+    pieces = [p for p, here in zip(e.pieces, e.slices) if here == e.slices[e.device]]  # of those that should be the same
+    if len(pieces) > 1 and len(e.pieces) == len(e.slices) and all(p is not None and p.shape == e.given.shape for p in pieces):
+        total = sum(pieces)
         if not is_close(e, e.given, total) and is_close(e, total, e.want):
-            return "an addend: those of all devices add up to it: a reduction left out?"
-        if not is_close(e, e.given, total) and is_close(e, total / len(e.pieces), e.want):
+            return SAYS["never_summed"]
+        if not is_close(e, e.given, total) and is_close(e, total / len(pieces), e.want) and \
+                any((np.abs(piece - e.given) > 4 * e.limit + 2.0**-20 * np.abs(e.want)).any() for piece in pieces):
             return "one of those whose mean over the devices is it: a reduction to the mean left out?"
 
 
@@ -318,6 +212,27 @@ def log_off(e):
                 return SAYS[cause].format(n)
 
 
+def other_of_equals(e):
+    """An exact mixture in which tokens go to other ones of equally likely experts. The output shows to which."""
+    if e.problem.workload != "mixture" or e.problem.kind != "exact" or "output" not in e.results or \
+            e.problem.top_k > 1 or e.problem.capacity_factor != "none":
+        return None
+    pieces, slices, _ = e.results["output"]
+    given = np.full(e.problem.expected["output"].shape, np.nan)
+    for piece, here in zip(pieces, slices):
+        if piece is not None and len(pieces) == len(slices):
+            given[here] = piece
+    logits = e.problem.batch["input"] @ e.problem.params["router/weights"]
+    equal = [np.flatnonzero(row == row.max()) for row in logits]
+    versions = [tuple((int(experts[min(k, len(experts) - 1)]),) for experts in equal) for k in range(max(map(len, equal)))]
+    outputs = [after(e.problem, chosen=chosen)["output"] for chosen in versions]
+    fits = np.array([(output == given).all(axis=1) for output in outputs])  # (versions, tokens)
+    if fits.any(axis=0).all():
+        chosen = tuple(versions[k][token] for token, k in enumerate(fits.argmax(axis=0)))
+        if explains(e, e.after(chosen=chosen)):
+            return SAYS["other_of_equals"]
+
+
 def shifted(e):
     for axis, words in enumerate((("row", "down", "up"), ("column", "right", "left"))[:e.given.ndim]):
         size = e.given.shape[axis]
@@ -365,17 +280,22 @@ def not_reduced_behind(e):
 def another_computation(e):
     """The wrong version that explains this piece and most of the other pieces."""
     likeliest_text, most = None, -1
-    for text, mistake in mistakes(e.problem, e.devices):
+    of_axes = [mistakes_with_rows(e.problem, size, False) for size in sorted(set(e.mesh)) if 1 < size < e.devices and
+               e.problem.is_training]
+    for text, mistake in itertools.chain(*of_axes, mistakes(e.problem, e.devices)):
         other = e.after(**mistake)
         if explains(e, other) or mistake.get("rounds") and other is not None and is_nearly(e, other):
             fits = e.pieces_like(**mistake)
             if all(fits):
                 return text
-            if sum(fits) > most:
+            if sum(fits) > most and e.given.size > 3:  # among so many versions, one explains a few elements by chance
                 likeliest_text, most = text, sum(fits)
     return likeliest_text
 
 
-RULES = (not_finite, zero, scaled, in_16_bits, previous_step, one_addend, share_of_device, never_reduced,
+RULES = (not_finite, other_of_equals, zero, scaled, in_16_bits, previous_step, never_updated, one_addend, share_of_device, never_reduced,
          off_by_addend, micro_batches, off_by_rows, transposed, other_slice, log_off, shifted, reordered,
-         another_computation, not_reduced_behind, wrong_scale, averaged_over_own_rows)
+         sums_of_slices, factors_in_training, another_computation, other_weights, norms_of_some, not_reduced_behind,
+         not_reduced_along_an_axis, another_program, other_numbers, wrong_scale, averaged_over_own_rows,
+         rows_that_count_otherwise, reduced_in_16_bits,
+         different_copies, would_be_right_in_16_bits)

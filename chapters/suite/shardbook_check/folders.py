@@ -2,9 +2,10 @@
 import hashlib
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
-from .layouts import VERSION, Letter, read_layout
+from .layouts import VERSION, Letters, read_layout
 from .problems.bounded import Undecided
 from .problems.files import Refused, Stored, read, write
 from .problems.kinds import vars_of
@@ -59,9 +60,14 @@ def read_manifest(folder):
 def read_results(folder, devices, names):
     """The results of each device, and their layout, in a folder; None without results."""
     whole = folder / "results.safetensors"
+    files = [folder / f"device_{device}.safetensors" for device in range(devices)]
+    given = sorted(folder.glob("device_*.safetensors"))
+    if whole.exists() and given:
+        raise Refused(f"{folder}: expected results.safetensors or files of devices, given both: which is of this run?")
+    if others := [file.name for file in given if file not in files]:
+        raise Refused(f"{folder}: expected files of {devices} devices, given {others[0]} too")
     if whole.exists():
         return [to_ours(read(whole), names)], None
-    files = [folder / f"device_{device}.safetensors" for device in range(devices)]
     if not any(file.exists() for file in files):
         return None, None
     if missing := [file.name for file in files if not file.exists()]:
@@ -82,13 +88,15 @@ def of_our_names(layout, names, path, devices):
     found = {}
     for name, letters in tensors.items():
         ours, is_transposed = names.get(name, (name, False))
-        found[ours] = tuple(Letter("S", 1 - letter.axis, letter.offsets)
-                            if is_transposed and letter.kind == "S" else letter for letter in letters)
+        found[ours] = Letters(replace(letter, axis=1 - letter.axis) if is_transposed and letter.kind == "S" else
+                              replace(letter, names=tuple(names.get(other, (other, False)) for other, _ in letter.names))
+                              for letter in letters)
+        found[ours].order = letters.order
     return sizes, found
 
 
 def held(problem, devices, folder, names, precision):
-    """The verdict on the results in a folder; None without results."""
+    """The verdict on the results in a folder, or why this precision decides nothing; None without results."""
     try:
         pieces, layout = read_results(folder, devices, names)
     except (Refused, OSError) as error:
@@ -96,9 +104,36 @@ def held(problem, devices, folder, names, precision):
     if pieces is None:
         return None
     try:
-        return check_pieces(problem, devices, pieces, layout, precision)
+        return in_their_names(check_pieces(problem, devices, pieces, layout, precision), names)
+    except Refused as error:
+        return failed(problem, devices, "the results", str(error))
     except Undecided as doubt:
-        raise Refused(f"{problem.name}: --precision {precision} decides nothing: {doubt}") from None
+        return Undecided(f"--precision {precision} decides nothing here: {doubt}")
+
+
+def in_their_names(verdict, names):
+    """The verdict with the program's names, and indices of its own tensors."""
+    theirs = {ours: (name, is_transposed) for name, (ours, is_transposed) in names.items()}
+    for d in verdict.differences:
+        d.tensor, is_transposed = theirs.get(d.tensor, (d.tensor, False))
+        if is_transposed and d.index:
+            d.index = d.index[::-1]
+    return verdict
+
+
+def solved(folder, problem, devices, newer_than):
+    """What lies in a folder of results: why there are none, or None; and what a program says that refuses the problem,
+    in a file `refused` here or, for all numbers of devices, a folder above."""
+    results = [folder / "results.safetensors", *folder.glob("device_*.safetensors")]
+    results = [file for file in results if file.exists()]
+    if not results:
+        for refused in (folder / "refused", folder.parent / "refused"):
+            if refused.exists():
+                return None, refused.read_text(errors="replace").strip().splitlines()[:1] or ["it does not say why"]
+        return f"expected results in {folder.parent}/N/, given none", None
+    if newer_than is not None and min(file.stat().st_mtime for file in results) < newer_than:
+        return f"expected results in {folder.parent}/N/ that are newer, given old ones", None
+    return None, None
 
 
 def failed(problem, devices, who, text):

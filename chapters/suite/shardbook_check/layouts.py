@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from .problems.bounded import part
-from .problems.files import Refused
+from .problems.files import Refused, Stored
 
 
 VERSION = 1
@@ -17,17 +17,29 @@ VERSION = 1
 @dataclass(frozen=True)
 class Letter:
     """How a tensor lies on one axis of a mesh: replicated (R), sharded along an axis of its own (S), partial
-    (P), or owned by one device (O)."""
+    (P), owned by one device (O), or a piece of a flat buffer (F)."""
     kind: str
     axis: int = 0  # S: the tensor's axis; O: the owner's index on the mesh's axis
     offsets: tuple = ()  # where each slice begins; empty: where the one before ends
+    ranges: tuple = ()  # of each index, the [begin, end) of which its slice is made; empty: one
+    names: tuple = ()  # F: (tensor, whether it is transposed) of those in the buffer, one behind the other
 
     def __str__(self):
         return {"R": "replicated", "P": "partial", "S": f"sharded along axis {self.axis}",
-                "O": f"owned by device {self.axis}"}[self.kind]
+                "O": f"owned by device {self.axis}", "F": "flat"}[self.kind]
 
 
 REPLICATED = Letter("R")
+
+
+class Letters(tuple):
+    """The letter on each axis of a mesh. `order`: the axes in the order in which they cut; None: as in the mesh."""
+    order = None
+
+
+class Mesh(tuple):
+    """The sizes of a mesh's axes, and their names."""
+    names = ()
 
 
 def read_layout(path):
@@ -37,7 +49,9 @@ def read_layout(path):
         mesh, tensors = content["mesh"], content["tensors"]
         if content["version"] != VERSION:
             raise ValueError(f"version {content['version']}")
-        return tuple(mesh.values()), {name: letters_of(on, mesh) for name, on in tensors.items()}
+        sizes = Mesh(mesh.values())
+        sizes.names = tuple(mesh)
+        return sizes, {name: letters_of(on, mesh) for name, on in tensors.items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise Refused(f"{path}: expected a layout of version {VERSION}, given another: {error}") from None
 
@@ -46,35 +60,42 @@ def letters_of(on, mesh):
     """The letter on each axis of a mesh."""
     if unknown := [axis for axis in on if axis not in mesh]:
         raise ValueError(f"{unknown[0]}, which is no axis of the mesh {', '.join(mesh)}")
-    letters = tuple(letter_of(on.get(axis, "replicated")) for axis in mesh)
+    letters, axes = Letters(letter_of(on.get(axis, "replicated")) for axis in mesh), list(mesh)
+    letters.order = tuple(axes.index(axis) for axis in [*on, *(axis for axis in axes if axis not in on)])
     for (axis, size), letter in zip(mesh.items(), letters):
-        if letter.offsets and len(letter.offsets) != size:
-            raise ValueError(f"{len(letter.offsets)} offsets on the axis {axis} of size {size}")
+        for what in ("offsets", "ranges"):
+            if (given := len(getattr(letter, what))) not in (0, size):
+                raise ValueError(f"{given} {what} on the axis {axis} of size {size}")
+        if letter.ranges and any(other.kind == "S" and other.axis == letter.axis
+                                 for other in letters if other is not letter):
+            raise ValueError(f"ranges on the axis {axis}, and another axis that cuts the same one")
     return letters
 
 
 def letter_of(word):
     if word in ("replicated", "partial"):
         return Letter(word[0].upper())
-    kind = next((kind for kind in ("sharded", "owned") if isinstance(word, dict) and kind in word), None)
+    kind = next((kind for kind in ("sharded", "owned", "flat") if isinstance(word, dict) and kind in word), None)
     if kind is None:
-        raise ValueError(f"{word}, which is not replicated, partial, sharded or owned")
-    return Letter(kind[0].upper(), int(word[kind]), tuple(word.get("offsets", ())))
+        raise ValueError(f"{word}, which is not replicated, partial, sharded, owned or flat")
+    if kind == "flat":
+        return Letter("F", names=tuple((str(name), False) for name in word[kind]))
+    ranges = tuple(tuple((int(begin), int(end)) for begin, end in of) for of in word.get("ranges", ()))
+    return Letter(kind[0].upper(), int(word[kind]), tuple(word.get("offsets", ())), ranges)
 
 
 class Placement:
     """The pieces of a tensor on a mesh: one for each device, or None."""
     def __init__(self, pieces, sizes, letters):
-        self.pieces, self.sizes, self.letters = pieces, sizes, letters
+        self.order = getattr(letters, "order", None) or tuple(range(len(sizes)))
+        self.mesh = sizes, letters
+        self.pieces, self.sizes, self.letters = pieces, *([t[axis] for axis in self.order] for t in self.mesh)
         self.starts, self.is_whole = [None] * len(pieces), True
         self.shape = self.extent(())
         self.place((), [0] * len(self.shape or ()))
 
     def device(self, prefix):
-        number = 0
-        for index, size in zip(prefix, self.sizes):
-            number = number * size + index
-        return number
+        return int(np.ravel_multi_index([prefix[self.order.index(axis)] for axis in range(len(prefix))], self.mesh[0]))
 
     def children(self, prefix):
         letter = self.letters[len(prefix)]
@@ -120,16 +141,85 @@ class Placement:
 
     def twins(self, device):
         """The devices that hold the same, or an addend of the same sum."""
-        indices = list(np.ndindex(*self.sizes))
+        indices = list(np.ndindex(*self.mesh[0]))
         return [other for other, at in enumerate(indices)
-                if all(letter.kind in "RP" or a == b for letter, a, b in zip(self.letters, at, indices[device]))]
+                if all(letter.kind in "RP" or a == b for letter, a, b in zip(self.mesh[1], at, indices[device]))]
 
     def group(self, device):
         """The devices whose addends make one sum with this one's; itself alone if nothing is partial."""
-        indices = list(np.ndindex(*self.sizes))
+        indices = list(np.ndindex(*self.mesh[0]))
         mine = indices[device]
         return [other for other, at in enumerate(indices)
-                if all(letter.kind == "P" or a == b for letter, a, b in zip(self.letters, at, mine))]
+                if all(letter.kind == "P" or a == b for letter, a, b in zip(self.mesh[1], at, mine))]
+
+
+class Arrangement:
+    """A tensor with the elements of each axis in the order in which slices, made of several ranges, have them."""
+    def __init__(self, letters, shape):
+        self.orders = {letter.axis: np.array([i for of in letter.ranges for begin, end in of for i in range(begin, end)])
+                       for letter in letters if letter.ranges and letter.axis < len(shape)}
+        self.is_whole = all(np.array_equal(np.sort(order), range(shape[axis])) for axis, order in self.orders.items())
+
+    def __call__(self, t):
+        for axis, order in self.orders.items():
+            t = np.take(t, order, axis)
+        return t
+
+    def index(self, index):
+        """Of an element of the tensor as it is."""
+        return tuple(int(self.orders[axis][i]) if axis in self.orders else i for axis, i in enumerate(index))
+
+
+def unflattened(pieces, layout, expected):
+    """Pieces and layout in which the tensors of flat buffers stand for these, whole, on the first device of the buffer's
+    axis; and {tensor: (devices of each such axis, where the element after their last one lies)}. \throws Refused"""
+    sizes, letters = layout
+    pieces, found, owners = [dict(piece) for piece in pieces], dict(letters), {}
+    for buffer, on in letters.items():
+        axis = next((axis for axis, letter in enumerate(on) if letter.kind == "F"), None)
+        if axis is None:
+            continue
+        names = on[axis].names
+        if unknown := [name for name, _ in names if name not in expected]:
+            raise Refused(f"layout.json: {buffer}: {unknown[0]} is no result; expected {', '.join(sorted(expected))}")
+        found.pop(buffer)
+        of = {name: list(letters.get(name, (REPLICATED,) * len(sizes))) for name, _ in names}
+        for name, mine in of.items():
+            mine[axis] = Letter("O", 0)
+            found[name] = Letters(mine)
+        for index in np.ndindex(*(1 if k == axis else size for k, size in enumerate(sizes))):
+            devices = [int(np.ravel_multi_index((*index[:axis], i, *index[axis + 1:]), sizes)) for i in range(sizes[axis])]
+            given = [pieces[device].pop(buffer, None) for device in devices]
+            if all(piece is None for piece in given):
+                continue
+            ends = np.cumsum([0 if piece is None else piece.values.size for piece in given])
+            flat = np.concatenate([piece.values.ravel() for piece in given if piece is not None])
+            begin = 0
+            for name, is_transposed in names:
+                shape = [np.subtract(*part(size, *cut)[::-1]) if cut else size for size, cut in zip(expected[name].shape, [
+                    next(((sizes[k], index[k]) for k, letter in enumerate(of[name]) if letter.kind == "S" and
+                          letter.axis == a), None) for a in range(expected[name].ndim)])]
+                size = int(np.prod(shape))
+                if begin + size > len(flat):
+                    raise Refused(f"layout.json: {buffer}: expected at least {begin + size} elements up to the end of {name}, "
+                                  f"given {len(flat)}")
+                values = flat[begin:begin + size].reshape(shape[::-1] if is_transposed else shape)
+                values = values.T if is_transposed else values
+                pieces[devices[0]][name] = Stored(values, next(p.dtype for p in given if p is not None))
+                owners.setdefault(name, {})[devices[0]] = devices, ends - begin, is_transposed
+                begin += size
+    mesh = Mesh(sizes)
+    mesh.names = getattr(sizes, "names", ())
+    return pieces, (mesh, found), owners
+
+
+def owner(device, index, shape, owners):
+    """The device that has an element of a piece, an index of it, of a tensor in a flat buffer; else `device`."""
+    if device not in owners:
+        return device
+    devices, ends, is_transposed = owners[device]
+    at = np.ravel_multi_index(index[::-1], shape[::-1]) if is_transposed else np.ravel_multi_index(index, shape)
+    return devices[int(np.searchsorted(ends, at, side="right"))]
 
 
 def inferred(pieces, expected):

@@ -1,12 +1,15 @@
 """Compares results with those of a problem."""
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from .causes import Evidence, diagnose
-from .layouts import REPLICATED, Placement, inferred, letter_by_strategy, shape_text, slices_by_rule
+from .causes import diagnose
+from .evidence import Evidence
+from .layouts import REPLICATED, Arrangement, Letters, Placement, inferred, letter_by_strategy, owner, shape_text, \
+    slices_by_rule, unflattened
 from .problems.files import Stored, rounded
 from .problems.listed import listed_by_name, usable
 from .wrong_versions import SAYS
@@ -42,17 +45,32 @@ class Verdict:
     results: dict = field(default_factory=dict)  # see Evidence
     worst: float = 0.0  # the largest difference of a right result, in units of its bound
     micro_batches: int | None = None  # of a step, if that is known
+    seconds: float = 0.0  # to solve and check, or to check
+    arranged: dict = field(default_factory=dict)  # these: see Evidence
+    lies: dict = field(default_factory=dict)
+    mesh: tuple = ()
+    letters: dict = field(default_factory=dict)
+    precision: str = "float32"
 
     @property
     def is_right(self):
         return not self.differences
+
+    @property
+    def cause(self):
+        """The cause that most differences have, of those that are known; "" without one."""
+        known = [d.cause for d in self.differences if d.cause not in (SAYS["unknown"], SAYS["one_device"])
+                 and not d.cause.startswith("expected ")]
+        return max(known, key=known.count) if known else ""
 
     def __str__(self):
         if self.is_right:
             return f"{self.problem} on {self.devices}: right"
         most = 6
         more = len(self.differences) - most
-        lines = [f"{self.problem} on {self.devices}: {len(self.differences)} differ",
+        first = self.differences[0].cause
+        lines = [f"{self.problem} on {self.devices}: {len(self.differences)} differ"
+                 + f"; of most: {self.cause}" * (self.cause not in ("", first)),
                  *map(str, self.differences[:most]), *[f"and {more} more"] * (more > 0)]
         return "\n  ".join(lines)
 
@@ -113,8 +131,11 @@ def of_piece(verdict, problem, name, given, want, bound, slices, device, pieces)
     first = tuple(int(i) for i in np.argwhere(wrong)[0])
     wrong = tuple(d.tensor for d in verdict.differences)
     evidence = Evidence(problem, verdict.devices, name, device, given.values, part_of_want, limit, want, slices,
-                        verdict.results, wrong, verdict.micro_batches)
-    return [Difference(name, diagnose(evidence), device, tuple(s.start + i for s, i in zip(here, first)),
+                        verdict.results, wrong, verdict.micro_batches, verdict.notes, verdict.arranged,
+                        verdict.lies, verdict.mesh, verdict.letters.get(name, ()), verdict.precision)
+    index = tuple(s.start + i for s, i in zip(here, first))
+    index = verdict.arranged[name].index(index) if name in verdict.arranged else index
+    return [Difference(name, diagnose(evidence), device, index,
                        float(part_of_want[first]), float(given.values[first]), float(limit[first]),
                        ratio if limit.any() else None)]
 
@@ -123,8 +144,10 @@ def check_pieces(problem, devices, pieces, layout=None, precision="float32"):
     """Compares the results of `devices` devices with a problem: a list with a {name: Stored} for each device, or with
     one for whole tensors. `layout`: sizes of the mesh's axes and {name: letters}, as read_layout gives them; without
     one, it is inferred."""
-    verdict = Verdict(problem.name, devices)
+    verdict, owners, placed = Verdict(problem.name, devices, precision=precision), {}, []
     bounds = problem.bounds(precision)
+    if layout and any(letter.kind == "F" for letters in layout[1].values() for letter in letters):
+        pieces, layout, owners = unflattened(pieces, layout, problem.expected)
     given_names = {name for piece in pieces for name in piece}
     for name in sorted(given_names - problem.expected.keys()):
         verdict.differences.append(unknown_name(name, problem))
@@ -142,15 +165,24 @@ def check_pieces(problem, devices, pieces, layout=None, precision="float32"):
         if beyond := [letter for letter in letters if letter.kind == "S" and letter.axis >= want.ndim]:
             verdict.differences.append(Difference(name, f"{beyond[0]}, but it has {want.ndim} axes"))
             continue
-        placement = Placement(values, sizes, letters)
+        placement, arranged = Placement(values, sizes, letters), Arrangement(letters, want.shape)
+        if not arranged.is_whole:
+            verdict.differences.append(Difference(name, "the ranges of its slices overlap, or leave a gap"))
+            continue
+        whole_bound = bounds[name]
+        if arranged.orders:
+            verdict.arranged[name], want, whole_bound = arranged, arranged(want), arranged(whole_bound)
         if placement.shape == list(want.shape) and not placement.is_whole:
             verdict.differences.append(Difference(name, "the offsets of its slices overlap, or leave a gap"))
             continue
         if placement.shape != list(want.shape):
-            verdict.differences.append(not_the_whole(name, placement, want))
+            verdict.differences.append(not_the_whole(name, placement, want, layout))
             continue
         slices = [placement.slices(d) if p is not None else (slice(0, 0),) * want.ndim
                   for d, p in enumerate(values)]
+        verdict.lies[name], verdict.letters[name], verdict.mesh = slices, letters, sizes
+        placed.append((name, want, whole_bound, mine, values, placement, slices))
+    for name, want, whole_bound, mine, values, placement, slices in placed:
         differ = []
         for device, piece in enumerate(mine):
             if piece is None:
@@ -158,8 +190,14 @@ def check_pieces(problem, devices, pieces, layout=None, precision="float32"):
                 differ += [Difference(name, SAYS["left_out"], device)] * is_elsewhere
             elif placement.group(device)[0] == device:
                 total = sum(values[other] for other in placement.group(device))
-                differ += of_piece(verdict, problem, name, Stored(total, piece.dtype), want, bounds[name], slices, device,
+                differ += of_piece(verdict, problem, name, Stored(total, piece.dtype), want, whole_bound, slices, device,
                                    values)
+        for d in differ if name in owners else ():
+            start = [s.start for s in slices[d.device]]
+            at = tuple(int(i - begin) for i, begin in zip(d.index, start))
+            d.device = owner(d.device, at, values[d.device].shape, owners[name])
+        if len(differ) > 1 and (first := first_axis(placement, want, whole_bound)):
+            differ = [Difference(name, SAYS["other_order"].format(first))]
         verdict.differences += as_of_one(differ, values)
     return verdict
 
@@ -171,9 +209,26 @@ def as_of_one(differ, pieces):
     return differ
 
 
-def not_the_whole(name, placement, want):
+def first_axis(placement, want, bound):
+    """The axis of a mesh that cuts first, if the pieces are right in another order of its axes; else None."""
+    sizes, letters = placement.mesh
+    names = getattr(sizes, "names", ()) or tuple(f"axis {k}" for k in range(len(sizes)))
+    cut = [letter.axis for letter in letters if letter.kind == "S"]
+    for order in itertools.permutations(range(len(sizes))) if len(set(cut)) < len(cut) else ():
+        other = Letters(letters)
+        other.order = order
+        lies = Placement(placement.pieces, sizes, other)
+        if all(piece is None or piece.shape == want[lies.slices(d)].shape and
+               (np.abs(piece - want[lies.slices(d)]) <= bound[lies.slices(d)]).all()
+               for d, piece in enumerate(placement.pieces)):
+            return names[next(axis for axis in order if letters[axis].kind == "S")]
+    return None
+
+
+def not_the_whole(name, placement, want, layout):
     lies = ", ".join(map(str, placement.letters))
     turned = list(want.shape[::-1]) == placement.shape
     return Difference(name, f"expected {shape_text(want.shape)}, given slices that make "
                             f"{shape_text(placement.shape or ())} ({lies})"
-                      + (": " + SAYS["transposed"]) * turned)
+                      + (": " + SAYS["transposed"]) * turned
+                      + (": " + SAYS["no_layout"]) * (not layout and len(placement.pieces) > 3 and not turned))

@@ -3,6 +3,8 @@ import itertools
 import re
 from pathlib import Path
 
+import numpy as np
+
 from .problems.bounded import part
 from .problems.kinds import TOKENS
 
@@ -22,6 +24,8 @@ def mistakes(problem, devices):
         return
     for cause in OF_RELUS:
         yield SAYS[cause], {"forgets": cause}
+    for forgets in ("sums of blocks", "sums of blocks, in both passes") if devices > 1 and problem.workload == "mlp" else ():
+        yield SAYS["blocks_averaged"], {"forgets": forgets, "devices": devices}
     for rounds in ("weights", "products") if problem.kind != "exact" else ():
         for to, name in (("BF16", "bfloat16"), ("F16", "float16")):
             yield SAYS[f"{rounds}_rounded"].format(name), {"rounds": rounds, "to": to}
@@ -40,6 +44,13 @@ def mistakes(problem, devices):
         yield SAYS["balance_forgotten"], {"forgets": "balance"}
         if devices > 1 and problem.aux_weight:
             yield SAYS["balance_n_times"].format(devices), {"forgets": "balance n times", "devices": devices}
+        if devices > 1 and problem.aux_weight:
+            for words, forgets in (("their mean", "balance elsewhere, mean"), ("their sum", "balance elsewhere")):
+                yield SAYS["balance_of_own"].format(words), {"forgets": forgets, "devices": devices}
+        if problem.aux_weight and problem.top_k > 1:
+            yield SAYS["balance_of_first"], {"forgets": "second choices"}
+        if problem.kind == "exact":
+            yield SAYS["other_of_equals"], {"forgets": "the first of equals"}
         if problem.top_k > 1:
             yield "the gates' gradient taken for the logits': without the softmax?", \
                 {"forgets": "softmax of gates"}
@@ -58,16 +69,55 @@ def mistakes(problem, devices):
         for cause in ("bias_not_corrected", "epsilon_inside"):
             yield SAYS[cause], {"forgets": cause}
     if problem.is_training:
+        yield SAYS["late_gradients"], {"forgets": "this step"}
+        yield SAYS["late_gradients"], {"forgets": "this step, after the first"}
         yield "gradients of all steps added up: not set to 0?", {"forgets": "zeroing"}
-        yield "gradients not clipped?", {"forgets": "clipping"}
+        if getattr(problem, "has_row_weights", False):  # (problems of a course have fewer fields)
+            yield SAYS["row_weights_forgotten"], {"forgets": "row weights"}
+        yield "gradients not clipped, or by the norm of a few of them?", {"forgets": "clipping"}
+        yield "gradients of all steps added up: not set to 0?", {"forgets": "zeroing before clipping"}
         if devices > 1:
-            for words, forgets in (("their mean", "means of own means"), ("their sum", "own means")):
-                if problem.batch_size % devices:
-                    yield SAYS["own_means"].format(words), {"forgets": forgets, "devices": devices}
             yield "clipped by the norm of a device's layers alone?", {"stages": devices}
             yield f"every gradient 1/{devices} of it: a mean where a sum is meant?", {"scale": 1 / devices}
             yield f"every gradient {devices} times it: summed where every device has the sum?", \
                 {"scale": float(devices)}
+        yield from mistakes_with_rows(problem, devices)
+
+
+def mistakes_with_rows(problem, devices, has_ranges=True):
+    """Of training: rows of the batch that count otherwise."""
+    rows, most = np.arange(problem.batch_size), problem.batch_size
+    def counted(of, times):
+        return {"weights": tuple(np.where(of, times, 1.0) if times != 1 else np.where(of, 1.0, 0.0))}
+    parts = [(rows >= begin) & (rows < end) for begin, end in (part(most, devices, d) for d in range(devices))]
+    parts = [of for of in parts if of.any()] if devices > 1 else []
+    for words, forgets in (("their mean", "means of own means"), ("their sum", "own means")) if devices > 1 else ():
+        if most % devices or getattr(problem, "has_row_weights", False):
+            yield SAYS["own_means"].format(words), {"forgets": forgets, "devices": devices}
+    for device, of in enumerate(parts):
+        for times in (1, devices, 1 / devices):
+            alone = {"weights": tuple(of * float(times))}
+            said = f"1/{devices}" if times < 1 else times
+            yield SAYS["own_rows_alone"].format(said, device), alone
+            yield SAYS["last_rows_alone"].format(said, device), {**alone, "in_last_step": True}
+        for cause, times in (("rows_of_missing", 0.0), ("rows_of_twice", 2.0)):
+            yield SAYS[cause].format(f"the rows of device {device}"), counted(of, times)
+    for count in (2, 3, 4):
+        rest = np.zeros(most, bool)
+        for begin, end in (part(most, devices, d) for d in range(devices)):
+            rest[end - (end - begin) % count:end] = True
+        if rest.any() and not rest.all():
+            yield SAYS["rest_missing"].format(count), counted(rest, 0.0)
+    if padding := -most % devices:
+        for times in (1.0, most / (most + padding)):
+            yield SAYS["padding_trained"].format(padding), {"weights": tuple(np.where(rows < padding, 2, 1) * times)}
+        yield SAYS["padding_counts"].format(most, most + padding), {"scale": most / (most + padding)}
+    ranges = itertools.combinations(range(most + 1), 2) if has_ranges else ()
+    for begin, end in sorted(ranges, key=lambda pair: pair[1] - pair[0]):
+        if end - begin < most:
+            of, words = (rows >= begin) & (rows < end), f"rows {begin} to {end - 1}" if end > begin + 1 else f"row {begin}"
+            for cause, times in (("rows_of_missing", 0.0), ("rows_of_twice", 2.0), ("rows_of_alone", 1)):
+                yield SAYS[cause].format(words), counted(of, times)
 
 
 ON_ONE_DEVICE = {

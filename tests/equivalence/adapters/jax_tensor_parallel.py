@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 problem, out, n = json.loads(Path(sys.argv[1]).read_text()), sys.argv[2], int(sys.argv[3])
-if problem["workload"] != "mlp":
+if problem["workload"] != "mlp" or problem["has_row_weights"]:
     sys.exit(77)
 os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={n}"
 import jax

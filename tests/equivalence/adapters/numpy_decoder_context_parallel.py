@@ -66,7 +66,7 @@ def device_program(group, problem, folder, out):
     mean = ((mine["labels"] >= 0) / labels).astype("f4")
     z, losses = device.step(mine["input_ids"], mine["labels"], mine["losses_grad"] if is_exact else mean)
     losses = losses.reshape(mean.shape)
-    results = {"losses": losses} if is_exact else {"logits": z.reshape(*mean.shape, -1),
+    results = {"losses": losses} if is_exact else {"logits": z.reshape(*mean.shape, z.shape[-1]),
                                                   "loss": group.all_reduce((losses * mean).sum())}
     gradients = {name: group.all_reduce(g) for name, g in device.g.items()}
     sb.write(out / f"device_{group.device}.safetensors", results | gradients)

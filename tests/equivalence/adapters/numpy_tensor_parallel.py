@@ -24,6 +24,7 @@ def device_program(group, problem, folder, out):
             sb.read(folder / problem[f]).items()}
     names = [f"layer_{layer}/weights" for layer in range(problem["layers"])]
     w = [mine(read[name], layer) for layer, name in enumerate(names)]
+    counts = read["row_weights"][:, None] if "row_weights" in read else np.ones((problem["batch_size"], 1), "f4")
     optimizer = Optimizer(problem)
     for _ in range(problem["steps"]):
         x, inputs = read["input"], []
@@ -32,7 +33,7 @@ def device_program(group, problem, folder, out):
             inputs += [x, h]
             x = all_reduce(h @ w[layer + 1])          # (B, D)     S1 S0 = P, reduced
         y, g = x, [None] * len(w)
-        d = read["output_grad"] if "output_grad" in read else 2 / y.size * (y - read["target"])
+        d = read["output_grad"] if "output_grad" in read else 2 / (counts.sum() * y.shape[1]) * counts * (y - read["target"])
         for layer in range(len(w) - 2, -1, -2):
             x, h = inputs[layer:layer + 2]
             g[layer + 1] = h.T @ d                    # (F/n, D)   as the weights

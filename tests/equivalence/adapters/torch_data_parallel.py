@@ -33,13 +33,15 @@ def device_program(device, strategy, problem, folder, out, n):
     rows = slice(*sb.part(problem["batch_size"], n, device))
     x, is_training = read["input"][rows].requires_grad_(), "target" in read
     wanted = read["target" if is_training else "output_grad"]
+    counts = read.get("row_weights", torch.ones(problem["batch_size"]))[:, None]
     adam = partial(torch.optim.Adam, betas=problem["betas"], eps=problem["epsilon"])
     make = adam if problem["kind"] == "adam" else torch.optim.SGD
     optimizer = make(model.parameters(), problem["learning_rate"])
     for _ in range(problem["steps"]):
         optimizer.zero_grad()
         y = model(x)
-        loss = ((y - wanted[rows])**2).sum() / wanted.numel() if is_training else (y * wanted[rows]).sum()
+        loss = (counts[rows] * (y - wanted[rows])**2).sum() / (counts.sum() * y.shape[1]) if is_training else \
+            (y * wanted[rows]).sum()
         (n * loss).backward()
         if problem["clip_norm"]:
             nn.utils.clip_grad_norm_(model.parameters(), problem["clip_norm"])

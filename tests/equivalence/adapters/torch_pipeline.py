@@ -53,7 +53,7 @@ def device_program(device, problem, folder, out, n):
 
 if __name__ == "__main__":
     problem, n = json.loads(Path(sys.argv[1]).read_text()), int(sys.argv[3])
-    if problem["workload"] != "mlp" or n > problem["layers"]:
+    if problem["workload"] != "mlp" or problem["has_row_weights"] or n > problem["layers"]:
         sys.exit(77)
     folder, out = Path(sys.argv[1]).parent, Path(sys.argv[2])
     torch.multiprocessing.spawn(device_program, (problem, folder, out, n), n)

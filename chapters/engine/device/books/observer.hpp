@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/device/books/ledger.hpp"
 #include "engine/device/device.hpp"
 
 namespace shard {
@@ -60,6 +61,8 @@ class Observer {
   virtual void group_named(Index /*group*/, const std::string& /*name*/) {}
   /// What follows is "exact mode" or "step 1". `is_step`: a step of training, or the one step of a command.
   virtual void section(const std::string& /*name*/, bool /*is_step*/) {}
+  /// A result differs from its reference: a line about it.
+  virtual void differs(const std::string& /*line*/) {}
 };
 
 /// Registers an observer during its lifetime.

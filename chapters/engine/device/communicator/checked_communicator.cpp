@@ -14,8 +14,8 @@ namespace {
 Index fingerprint(const Tensor& t) {
   const std::vector<float> values = t.to_host();
   const std::string_view bytes(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float));
-  return std::bit_cast<Index>(std::hash<std::string>()(to_string(t.shape())) ^
-                              std::hash<std::string_view>()(bytes));
+  return static_cast<Index>(std::hash<std::string>()(to_string(t.shape())) ^
+                            std::hash<std::string_view>()(bytes));
 }
 
 }  // namespace

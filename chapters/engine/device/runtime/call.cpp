@@ -63,16 +63,16 @@ void Call::close() {
   buffer = Tensor();
 }
 
-void Call::exchange_counts(const std::vector<Index>& for_each) {
-  sent_counts_ = for_each;
-  counts_ = for_each;
+void Call::exchange_counts() {
+  if (!request.counts) return;
+  counts_ = *request.counts;
   auto number = [](std::vector<Index>& row, int d) {
     return std::span(row).subspan(static_cast<std::size_t>(d), 1);
   };
   for (int d = 0; d < devices(); ++d)
     if (d != me()) group_->post_receive(posts_, Channel::counts, d, number(counts_, d));
   for (int d = 0; d < devices(); ++d)
-    if (d != me()) group_->post(posts_, Channel::counts, d, number(sent_counts_, d));
+    if (d != me()) group_->post(posts_, Channel::counts, d, number(*request.counts, d));
 }
 
 void Call::exchange_shapes(const Shape& shape, std::optional<int> to, std::optional<int> from) {

@@ -126,9 +126,10 @@ class Call : public Pending, public std::enable_shared_from_this<Call> {
   Agreement& agreement() { return agreement_; }
   const Agreement& agreement() const { return agreement_; }
 
-  /// Sends number k to member k, and receives one from each. Complete when messages() are.
-  void exchange_counts(const std::vector<Index>& for_each);
-  /// The numbers for this member, by sender; its own one included.
+  /// Sends the request's count k to member k, and receives one from each. Complete when messages() are. Without
+  /// counts the parts follow from the shapes, and nothing is sent.
+  void exchange_counts();
+  /// The counts for this member, by sender; its own one included.
   const std::vector<Index>& counts() const { return counts_; }
 
   /// Sends a shape to one member, and receives one from another. Complete when messages() are.
@@ -142,7 +143,7 @@ class Call : public Pending, public std::enable_shared_from_this<Call> {
  private:
   std::shared_ptr<Group> group_;
   Agreement agreement_;
-  std::vector<Index> sent_counts_, counts_;
+  std::vector<Index> counts_;
   std::vector<Index> sent_shape_, received_shape_;
   Posts posts_;
 };

@@ -41,15 +41,19 @@ void require_same_shape(const Call& call, int source, const Shape& dst) {
 Arrivals arrivals(Call& call, const Shape& mine, int split_axis, int concat_axis) {
   const auto split = static_cast<std::size_t>(split_axis);
   const auto concat = static_cast<std::size_t>(concat_axis);
+  auto part_from = [&](int d, const Shape& whole) {
+    return call.request.counts ? call.counts()[static_cast<std::size_t>(d)]
+                               : part(whole[split], call.devices(), call.me()).size();
+  };
   std::vector<Index> elements, extents;
   for (int d = 0; d < call.devices(); ++d) {
     Shape from = with_extent(mine, concat_axis, call.agreement().extent_of(d));
-    from[split] = call.counts()[static_cast<std::size_t>(d)];
+    from[split] = part_from(d, from);
     elements.push_back(num_elements(from));
     extents.push_back(from[concat]);
   }
   Arrivals all{cut(elements), cut(extents), mine};
-  all.result[split] = call.counts()[static_cast<std::size_t>(call.me())];
+  all.result[split] = part_from(call.me(), mine);
   all.result[concat] = all.placed.back().end;
   return all;
 }

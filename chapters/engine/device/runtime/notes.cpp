@@ -2,6 +2,7 @@
 
 #include "engine/device/books/memory.hpp"
 #include "engine/device/runtime/stream.hpp"
+#include "engine/device/runtime/watchdog/flight_record.hpp"
 #include "engine/device/this_device.hpp"
 
 namespace shard {
@@ -34,6 +35,10 @@ void note_group(Index group, const std::string& name) {
 }
 void note_section(const std::string& name, bool is_step) {
   for (Observer* o : observers()) o->section(name, is_step);
+}
+void note_difference(const std::string& line) {
+  runtime::FlightRecord::instance().note_difference(line);
+  for (Observer* o : observers()) o->differs(line);
 }
 
 namespace runtime {

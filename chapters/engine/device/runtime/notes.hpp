@@ -2,6 +2,7 @@
 
 /// Backends report operations and allocations here, for the ledger and the device's observers.
 
+#include "engine/device/books/ledger.hpp"
 #include "engine/device/books/observer.hpp"
 
 namespace shard::runtime {

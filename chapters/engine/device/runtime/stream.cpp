@@ -53,11 +53,12 @@ void Stream::start(std::shared_ptr<Call> call) {
 
 void Stream::advance() {
   require_own_thread();
+  // Collectives first: a message may have to connect two GPUs, and the host then waits for all that was launched.
+  while (!queue_.empty() && advance(*queue_.front())) queue_.pop_front();
   for (std::size_t tests = std::min(posted_.size(), most_tests); tests-- > 0;) {
     if (next_posted_ == posted_.end()) next_posted_ = posted_.begin();
     next_posted_ = advance(**next_posted_) ? posted_.erase(next_posted_) : std::next(next_posted_);
   }
-  while (!queue_.empty() && advance(*queue_.front())) queue_.pop_front();
 }
 
 void Stream::advance_during_work() {
@@ -67,6 +68,12 @@ void Stream::advance_during_work() {
 
 bool Stream::advance(Call& call) {
   const CallSite::Resumed its_call(call.request.where);
+  const struct Body {
+    explicit Body(bool& is_in_one) : flag(is_in_one), before(std::exchange(is_in_one, true)) {}
+    ~Body() { flag = before; }
+    bool& flag;
+    bool before;
+  } runs(is_in_body_);
   return call.done = call.done || call.body.advance();
 }
 

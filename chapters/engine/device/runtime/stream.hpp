@@ -44,19 +44,23 @@ class Stream {
   Index calls() const { return calls_; }
   Index count_call() { return calls_++; }
 
+  /// Whether the body of a call runs. Then the stream must not advance.
+  bool is_in_body() const { return is_in_body_; }
+
   /// True while this device makes a group. The group's members then wait for this device, so it must not wait
   /// for a single one of them.
   bool is_making_a_group = false;
 
  private:
   /// Advances the call as far as possible. Returns whether it is done.
-  static bool advance(Call& call);
+  bool advance(Call& call);
   const Call& blocking_call(const Call& call) const;
   Blocked blocked_by(const Call& call) const;
   Blocked describe_polled() const;
   void give_up(Call& call);
 
   Index calls_ = 0;
+  bool is_in_body_ = false;
   std::deque<std::shared_ptr<Call>> queue_;
   std::list<std::shared_ptr<Call>> posted_;
   static constexpr std::size_t most_tests = 64;  // of nonblocking messages in one advance(), round-robin

@@ -39,15 +39,15 @@ L cross_entropy(L z, const Tokens& tokens, const Arithmetic& how, TokenSoftmax& 
                 SourceLine where = SourceLine::current()) {
   const CallSite call(where);
   Tensor logits = detail::Access::take(std::move(z));
-  return detail::rows_like(cross_entropy(std::move(logits), tokens, how, kept), z);
+  return rows_like(cross_entropy(std::move(logits), tokens, how, kept), z);
 }
 /// dz in the layout of `dloss`, which is that of the losses.
 template <WholeRows L>
 L cross_entropy_backward(const L& dloss, const Tokens& tokens, const Arithmetic& how, TokenSoftmax kept,
                          SourceLine where = SourceLine::current()) {
   const CallSite call(where);
-  return detail::rows_like(
-      cross_entropy_backward(detail::Access::tensor(dloss), tokens, how, std::move(kept)), dloss);
+  return rows_like(cross_entropy_backward(detail::Access::tensor(dloss), tokens, how, std::move(kept)),
+                   dloss);
 }
 
 }  // namespace shard

@@ -27,7 +27,7 @@ Sharded<0> embedding_backward(const Replicated& dx, const Indices& ids, const Sh
   const CallSite call(where);
   Tensor d(table.local().shape());
   scatter_add_rows(dx.local(), rows_here(ids, table), d);
-  return detail::relaid(std::move(d), table);
+  return relaid(std::move(d), table);
 }
 
 }  // namespace shard

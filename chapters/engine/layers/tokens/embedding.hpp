@@ -3,6 +3,7 @@
 /// Embedding: a token's activation is its row of a table (V, D). Where the vocabulary is divided, a device
 /// has some rows of the table, and adds 0 for all other tokens: its result is an addend.
 
+#include "engine/device/layer_operations.hpp"
 #include "engine/layers/layout_of_rows.hpp"
 #include "engine/layers/tokens/tokens.hpp"
 
@@ -37,7 +38,7 @@ SumOverRows<L> embedding_backward(const L& dx, const Indices& ids, Index vocabul
   const Tensor& rows = detail::Access::tensor(dx);
   Tensor d(Shape{vocabulary, rows.extent(1)});
   scatter_add_rows(rows, ids, d);
-  return detail::sum_over(std::move(d), dx);
+  return sum_over(std::move(d), dx);
 }
 /// Of a table with whole columns. dx (T, D) are this device's columns of all rows.
 template <WholeColumns L>
@@ -46,7 +47,7 @@ L embedding_backward(const Tensor& dx, const Indices& ids, const L& table,
   const CallSite call(where);
   Tensor d(detail::Access::tensor(table).shape());
   scatter_add_rows(dx, ids, d);
-  return detail::relaid(std::move(d), table);
+  return relaid(std::move(d), table);
 }
 /// With a divided vocabulary, each device adds up the rows of its own tokens.
 Sharded<0> embedding_backward(const Replicated& dx, const Indices& ids, const Sharded<0>& table,

@@ -68,7 +68,7 @@ class KeyValueCache {
   static L joined(const L& before, const L& more) {
     using detail::Access;
     const Tensor& added = Access::tensor(more);
-    if (before.is_empty()) return detail::relaid(added.clone(), more);
+    if (before.is_empty()) return relaid(added.clone(), more);
     const std::array<const Tensor*, 2> both = {&Access::tensor(before), &added};
     Shape global = more.global_shape();
     global[0] += before.global_shape()[0];

@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "engine/device/books/memory.hpp"
+#include "engine/device/books/observer.hpp"
 #include "engine/device/gathered.hpp"
 
 namespace shard {
@@ -57,7 +58,10 @@ CostsOfStep my_costs(const Run& run, Index rows_of_first) {
   of_first.batch = rows_of_first;
   training_step({run.group, run.variant, run.network, of_first}, *engine, *optimizer, batch);
   ledger().reset();
+  note_parameters(*engine);
+  note_section(run.variant.name, true);
   training_step(run, *engine, *optimizer, batch);
+  note_section("after " + run.variant.name, false);
   return {.parameters = parameters,
           .gradients = ledger().peak(Purpose::gradients),
           .state = ledger().live(Purpose::optimizer),
@@ -104,7 +108,8 @@ std::vector<CostsOfStep> costs_of_step(const Run& run) {
     return to_bytes(my_costs({world, run.variant, run.network, run.arguments}, alike.count));
   };
   std::optional<std::vector<std::string>> of_alike;
-  if (run.group.device_id() == 0 && alike.count > 2)
+  const bool is_recorded = !run.arguments.record.empty();  // then each device runs
+  if (run.group.device_id() == 0 && alike.count > 2 && !is_recorded)
     of_alike = results_of_alike(run.group.num_devices(), alike, costs_if_alike);
   if (run.group.exchange("costs", of_alike ? 1 : 0)[0] == 0)
     return gather(run.group, "costs", my_costs(run, 1));

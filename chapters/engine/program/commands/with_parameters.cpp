@@ -123,6 +123,16 @@ Parameters open_parameters(Communicator& group, const Variant& variant, const Ar
 
 }  // namespace
 
+namespace {
+
+/// What follows is what a record has of a command.
+void begin_section(ShardedEngine& engine, const char* name) {
+  note_parameters(engine);
+  note_section(name, true);
+}
+
+}  // namespace
+
 int save(Communicator& group, const Variant& variant, const Arguments& arguments) {
   const Parameters params = open_parameters(group, variant, arguments);
   if (!params.stored_as.empty() && arguments.form.format == "distributed")
@@ -139,6 +149,7 @@ int save(Communicator& group, const Variant& variant, const Arguments& arguments
   Records records;  // another library's config.json goes with its parameters
   if (params.stored_as.empty())
     records.network = record_of(network->kind().name(), *variant.workload, params.options, SizesFrom::shapes);
+  begin_section(*engine, "save");
   save_checkpoint(group, arguments.save, arguments.form, {saved}, records,
                   params.stored_as.empty() ? "" : arguments.params);
   return 0;
@@ -159,8 +170,7 @@ int gradients(Communicator& group, const Variant& variant, const Arguments& argu
   engine->load_checkpoint(*params.checkpoint);
   engine->want_input_grad(true);
   batch->watch(*engine);
-  note_parameters(*engine);
-  note_section("gradients", true);
+  begin_section(*engine, "gradients");
   Gradients result = gradients_of_batch(
       *engine, batch->input(engine->input_rows(batch->rows())),
       [&](const Tensor& out, Index first_row) { return batch->output_grad(out, first_row); });
@@ -195,6 +205,7 @@ int infer(Communicator& group, const Variant& variant, const Arguments& argument
           ? rows_of_tokens(std::cin, *network, arguments.batch)
           : rows_of_numbers(std::cin, network->input_shape(1).at(1), arguments.batch,
                             [&](Index width) { return params.input_hint(*network, width); });
+  begin_section(*engine, "inference");
   engine->inference_loop(*streams.input, *streams.output);
   if (group.device_id() == 0 && std::ferror(stdin) != 0)
     throw Error(Code::file, "standard input: expected rows of numbers, given an error of the system");
@@ -230,6 +241,7 @@ int generate(Communicator& group, const Variant& variant, const Arguments& argum
     throw Error(Code::usage, "generate: " + why);
   std::unique_ptr<ShardedEngine> engine = variant.make(group, *network, params.options);
   engine->load_checkpoint(*params.checkpoint);
+  begin_section(*engine, "tokens");
   const std::vector<Index> generated =
       generate_greedily(dynamic_cast<LanguageModel&>(*engine), network->prompt_of(prompt), arguments.tokens,
                         params.foreign ? end_tokens(arguments.params) : std::vector<Index>());

@@ -6,6 +6,7 @@
 
 #include "engine/engines/sharded_engine.hpp"
 #include "engine/workloads/mlp/layers.hpp"
+#include "engine/workloads/mlp/t5_block.hpp"
 
 namespace shard {
 

@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "engine/device/device.hpp"
-#include "engine/weights/foreign_model.hpp"
 
 namespace shard {
 
@@ -59,11 +58,5 @@ Shape matrix_shape(const Checkpoint& checkpoint, const std::string& name);
 /// \throws Error file unless the parameter has this shape. The message for the transposed shape asks whether
 /// it is PyTorch's
 void require_parameter(const Checkpoint& from, const std::string& name, const Shape& expected);
-
-/// The feed-forward block of a T5, wo(relu(wi x)) without biases, as a stack of two layers. `block` is
-/// "encoder.3" or "decoder.0". Source: Raffel et al. 2020, §2.1; transformers, T5DenseActDense.
-/// \throws Error file when the network is no T5, its block computes something else, or does not exist; usage
-/// for another form of `block`
-ForeignNames t5_block(const ForeignModel& model, const std::string& block);
 
 }  // namespace shard

@@ -97,7 +97,8 @@ class Bounded:
     def rounded_once(self, value, error):
         """A result with this error from its operands, and one more rounding."""
         u = self.precision.sums
-        require_exact(self.precision, 4 * np.abs(value), unit_of(value))  # 4: p (d - s) may be p d - p s
+        if self.precision.is_exact:  # 4: p (d - s) may be p d - p s
+            require_exact(self.precision, 4 * np.abs(value), unit_of(value))
         return Bounded(value, error * (1 + u) + u * np.abs(value), self.precision)
 
     def bounded(self, other):
@@ -171,3 +172,44 @@ class Bounded:
     def masked(self, mask, unsure=False):
         at_most = np.where(unsure, np.abs(self.value) + self.error, self.error * mask)
         return Bounded(self.value * mask, at_most, self.precision)
+
+
+class Plain(Bounded):
+    """A value alone, as a wrong version computes it: without a bound, many of them are tried in a second."""
+    @classmethod
+    def of(cls, value):
+        return cls(np.asarray(value, float), np.float64(0), PRECISIONS["float64"])
+
+    def __matmul__(self, other):
+        return Plain.of(self.value @ other.value)
+
+    @property
+    def T(self):
+        return Plain.of(self.value.T)
+
+    def __getitem__(self, index):
+        return Plain.of(self.value[index])
+
+    def __mul__(self, other):
+        return Plain.of(self.value * getattr(other, "value", other))
+
+    def __add__(self, other):
+        return Plain.of(self.value + getattr(other, "value", other))
+
+    def __sub__(self, other):
+        return Plain.of(self.value - getattr(other, "value", other))
+
+    def __truediv__(self, other):
+        return Plain.of(self.value / getattr(other, "value", other))
+
+    def sum(self):
+        return Plain.of(self.value.sum())
+
+    def sqrt(self):
+        return Plain.of(np.sqrt(self.value))
+
+    def is_positive(self):
+        return self.value > 0, False
+
+    def masked(self, mask, unsure=False):
+        return Plain.of(self.value * mask)

@@ -142,8 +142,7 @@ class Decoder(Network):
 
     def devices(self):
         """The device of each token of a sequence."""
-        return np.concatenate([[device] * (end - begin)
-                               for device, (begin, end) in enumerate(self.parts(self.length))])
+        return np.repeat(np.arange(self.mistake.devices), [end - begin for begin, end in self.parts(self.length)])
 
     def same_device(self):
         """Whether one device has the query and the key, (S, S)."""

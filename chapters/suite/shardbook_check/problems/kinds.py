@@ -10,7 +10,7 @@ from functools import cache, cached_property
 import numpy as np
 
 from . import decoder
-from .bounded import EXACT, PRECISIONS, Bounded, Precision, Undecided, integers, random_bits, uniform
+from .bounded import EXACT, PRECISIONS, Bounded, Plain, Precision, Undecided, integers, random_bits, uniform
 from .files import rounded
 from .layers import OnGrid, Real
 from .networks import Mistake, gradients, train
@@ -57,12 +57,19 @@ class Problem(WithResults):
     top_k: int = 0
     capacity_factor: float | str = "none"
     aux_weight: float = 0.0
+    has_ties: bool = True  # of an exact mixture: equally likely experts; else the router's gradient is 0
+    has_row_weights: bool = False  # of a training: `row_weights`, (B), says how much each row's loss counts
     devices: tuple = (1, 2, 3, 4, 5, 8)
     mistake: Mistake = Mistake()
 
     @property
     def is_training(self):
         return self.kind in ("sgd", "adam")
+
+    @property
+    def row_weights(self):
+        """How much the loss of each row counts, (B)."""
+        return self.batch["row_weights"] if self.has_row_weights else np.ones(self.batch_size)
 
     wrong_means = ()
 
@@ -102,7 +109,9 @@ class Problem(WithResults):
         last = "target" if self.is_training else "output_grad"
         shapes = {"input": (self.batch_size, self.widths[0]), last: (self.batch_size, self.widths[-1])}
         if self.kind != "exact":
-            return {name: uniform(self.seed, name, shape) for name, shape in shapes.items()}
+            counts = random_bits(self.seed, "row_weights", self.batch_size) >> np.uint64(32)
+            weights = {"row_weights": (counts % np.uint64(3)).astype(float)} if self.has_row_weights else {}
+            return {**{name: uniform(self.seed, name, shape) for name, shape in shapes.items()}, **weights}
         found = {name: integers(self.seed, name, shape, 2) for name, shape in shapes.items()}
         return {**found, "input": self.tied_tokens()} if self.workload == "mixture" else found
 
@@ -116,7 +125,7 @@ class Problem(WithResults):
         is_likeliest = logits == logits.max(axis=1, keepdims=True)
         rows_of_set = {}
         for row, experts in enumerate(is_likeliest):
-            if experts.sum() in ((1, 2, 4) if self.top_k == 1 else (self.top_k,)):
+            if experts.sum() in (((1, 2, 4) if self.has_ties else (1,)) if self.top_k == 1 else (self.top_k,)):
                 rows_of_set.setdefault(tuple(experts), []).append(row)
         turns = itertools.zip_longest(*rows_of_set.values())
         rows = [row for turn in turns for row in turn if row is not None][:self.batch_size]
@@ -127,7 +136,8 @@ class Problem(WithResults):
     def solved(self, precision):
         if self.mistake.rounds == "products":
             precision = replace(precision, rounds=lambda t: rounded(t, self.mistake.to))
-        params, batch = ({name: Bounded.exact(t, precision) for name, t in tensors.items()}
+        is_plain = self.is_training and self.mistake not in (Mistake(), replace(self.mistake, rounds="products"))
+        params, batch = ({name: Plain.of(t) if is_plain else Bounded.exact(t, precision) for name, t in tensors.items()}
                          for tensors in (weights_of(self), self.batch))
         return (train if self.is_training else gradients)(self, params, batch)
 
@@ -289,6 +299,8 @@ LOGIT_STEP = 1024.0  # exp(-1024) is 0, in float64 too
 def after(problem, **mistake):
     """{name: result} of a wrong version; empty if rounding may decide a result."""
     wrong = replace(problem, mistake=Mistake(**mistake))
+    made = {name: problem.__dict__[name] for name in ("params", "batch") if name in problem.__dict__}
+    wrong.__dict__.update(made)  # the same, so not made again
     try:
         return {name: result.value for name, result in wrong.solved(Precision(0, 0)).items()}
     except Undecided:
@@ -296,9 +308,10 @@ def after(problem, **mistake):
 
 
 def weights_of(problem):
-    """Its parameters, rounded if that is the mistake."""
+    """Its parameters, rounded or in another order if that is the mistake."""
     mistake = problem.mistake
-    return {name: rounded(w, mistake.to) if mistake.rounds == "weights" else w for name, w in problem.params.items()}
+    params = {**problem.params, **{name: np.take(problem.params[name], order, axis) for name, axis, order in mistake.read}}
+    return {name: rounded(w, mistake.to) if mistake.rounds == "weights" else w for name, w in params.items()}
 
 
 def vars_of(problem):

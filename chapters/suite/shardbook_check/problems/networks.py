@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from .bounded import Bounded, Undecided, part, require_exact, unit_of
+from .bounded import Bounded, Plain, Undecided, part, require_exact, unit_of
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,13 @@ class Mistake:
     stages: int = 1  # parts of the layers that each clip gradients by their own norm
     devices: int = 1  # that divide something
     device: int = 0  # the one whose share alone counts
+    weights: tuple = ()  # of each row's loss, in training
+    in_last_step: bool = False  # these weights count in the last step alone
+    norm: float = 1.0  # times the norm by which gradients are clipped
+    groups: tuple = ()  # of slices {name: slices}, as pairs: each is clipped by its own norm; later ones count
+    summed: tuple = ()  # (name, axis, parts): a gradient's parts along an axis are added up, and each is the sum
+    chosen: tuple = ()  # the experts of each token
+    read: tuple = ()  # (name, axis, order): the order in which a parameter's slices are read
 
 
 def counted(problem):
@@ -76,6 +83,8 @@ def forward(weights, x, mistake=Mistake()):
             inner = weights[layer].value.shape[0]
             first = part(inner, mistake.devices, mistake.devices - 1)[0] if mistake.forgets == "panels before" else 0
             x = kept.inputs[layer].masked(np.arange(inner) >= first) @ weights[layer]
+            if layer % 2 == 1 and mistake.forgets.startswith("sums of blocks"):
+                x = x * (1 / mistake.devices)
     return kept
 
 
@@ -90,6 +99,8 @@ def backward(problem, weights, kept, d):
         if layer == 0:
             break
         of_block = d if layer == 2 else of_block
+        if layer % 2 == 0 and mistake.forgets == "sums of blocks, in both passes":
+            d = d * (1 / mistake.devices)
         w = weights[mistake.taken[layer - 1] if mistake.taken else layer - 1]
         found.insert(0, input_kept(kept, other[layer - 1], mistake).T @ d)
         if mistake.forgets == "dx_not_reduced" and layer % 2 == 1:
@@ -129,7 +140,8 @@ def mixture_gradients(problem, params, batch):
     x, tokens, experts = batch["input"], problem.batch_size, problem.experts
     logits = x @ params["router/weights"]
     p = softmax(logits)
-    chosen = likeliest(logits, problem.top_k)
+    chosen = np.array(problem.mistake.chosen) if problem.mistake.chosen else \
+        likeliest(logits, problem.top_k, problem.mistake.forgets == "the first of equals")
     total = row_sums(p[np.arange(tokens)[:, None], chosen])
     gates = p / total[:, None] if problem.top_k > 1 else p
     output, input_grads, d_gates, found = through_experts(problem, params, batch, gates, chosen)
@@ -143,7 +155,15 @@ def mixture_gradients(problem, params, batch):
     share = np.bincount(chosen.ravel(), minlength=experts) / chosen.size
     times = {"balance": 0, "balance n times": problem.mistake.devices}.get(problem.mistake.forgets, 1)
     weight = times * problem.aux_weight
-    balance = counted(problem) * (weight * experts * share / tokens)
+    if problem.mistake.forgets == "second choices":
+        share = np.bincount(chosen[:, 0], minlength=experts) / tokens
+    share = np.tile(share / tokens, (tokens, 1))
+    if "balance elsewhere" in problem.mistake.forgets:  # each device's loss of its own tokens
+        for begin, end in (part(tokens, problem.mistake.devices, d) for d in range(problem.mistake.devices)):
+            own = np.bincount(chosen[begin:end].ravel(), minlength=experts) / max(chosen[begin:end].size, 1)
+            means = problem.mistake.devices if "mean" in problem.mistake.forgets else 1
+            share[begin:end] = own / (max(end - begin, 1) * means)
+    balance = counted(problem) * (weight * experts * share)
     d_p = d_gates + x.rounded_once(balance, 3 * x.precision.sums * balance)
     if problem.mistake.forgets == "softmax of gates" and problem.top_k > 1:
         d_p = Bounded.exact(balance, x.precision)
@@ -155,9 +175,11 @@ def mixture_gradients(problem, params, batch):
     return {"output": output, "input_grad": input_grad, **found}
 
 
-def likeliest(logits, k):
-    """The k likeliest experts of each token, (tokens, k). Of equal ones the first comes first."""
+def likeliest(logits, k, takes_last=False):
+    """The k likeliest experts of each token, (tokens, k). Of equal ones the first comes first, or the last."""
     order = np.argsort(-logits.value, axis=1, kind="stable")
+    if takes_last:
+        order = logits.value.shape[1] - 1 - np.argsort(-logits.value[:, ::-1], axis=1, kind="stable")
     sorted_logits = logits[np.arange(len(order))[:, None], order]
     here, beside = sorted_logits[:, :-1][:, :k], sorted_logits[:, 1:][:, :k]
     errors = here.error + beside.error
@@ -234,22 +256,29 @@ def train(problem, params, batch):
     """The parameters after each step's forward, backward, clipping and update."""
     mistake, names = problem.mistake, layer_names(problem)
     moments = {name: (w * 0.0, w * 0.0) for name, w in params.items()}
-    before = {}
+    before, late = {}, {}
     for step in range(1, problem.steps + 1 - mistake.misses_step):
         weights = [params[name] for name in names]
         kept = forward(weights, batch["input"], mistake)
         output = kept.inputs[-1]
-        of_mean = 2.0 / output.value.size  # of all squares
-        d = (output - batch["target"]) * (of_mean * weights_of_rows(problem))
+        of_mean = 2.0 / (problem.row_weights.sum() * output.value.shape[1])  # of all squares
+        d = (output - batch["target"]) * (of_mean * weights_of_rows(problem, step))
         _, found = backward(problem, weights, kept, d)
         of = dict(zip(names, found))
         if mistake.scale != 1 or before:
             of = {name: g * mistake.scale + before.get(name, 0.0) for name, g in of.items()}
-        if problem.clip_norm and mistake.forgets != "clipping":
+        raw = of
+        of = {**of, **{name: in_parts_summed(of[name], axis, parts) for name, axis, parts in mistake.summed}}
+        if "this step" in mistake.forgets:  # a wrong version may have nothing before the first step, or the first's
+            last = late or {name: g * ("after" in mistake.forgets) for name, g in of.items()}
+            of, late = last, of
+        if problem.clip_norm and mistake.groups:
+            of = clipped_in_groups(of, problem.clip_norm, mistake.groups)
+        elif problem.clip_norm and mistake.forgets != "clipping":
             stages = [part(len(names), mistake.stages, stage) for stage in range(mistake.stages)]
             groups = [{name: of[name] for name in names[begin:end]} for begin, end in stages if end > begin]
-            of = {name: g for group in groups for name, g in clipped(group, problem.clip_norm).items()}
-        before = of if mistake.forgets == "zeroing" else {}
+            of = {name: g for group in groups for name, g in clipped(group, problem.clip_norm, mistake.norm).items()}
+        before = {"zeroing": of, "zeroing before clipping": raw}.get(mistake.forgets, {})
         for name in names:
             if problem.kind == "sgd":
                 params[name] = params[name] - of[name] * problem.learning_rate
@@ -258,25 +287,53 @@ def train(problem, params, batch):
     return {name: params[name] for name in names}
 
 
-def weights_of_rows(problem):
-    """1 for each row; of a wrong version, rows / (own rows), for each device's mean over its own rows."""
-    if problem.mistake.forgets not in ("own means", "means of own means"):
-        return np.ones((problem.batch_size, 1))
-    n = problem.mistake.devices
-    shares = [end - begin for begin, end in (part(problem.batch_size, n, d) for d in range(n))]
-    means = n if problem.mistake.forgets == "means of own means" else 1
-    return np.concatenate([[problem.batch_size / (means * own)] * own for own in shares if own])[:, None]
+def in_parts_summed(g, axis, parts):
+    """A gradient whose parts along an axis, of one size, are added up as if they were addends."""
+    return Plain.of(np.concatenate([sum(np.split(g.value, parts, axis))] * parts, axis))
 
 
-def clipped(of, most):
-    """All gradients times min(1, most / (norm + 1e-6)), as PyTorch's clip_grad_norm_."""
+def clipped_in_groups(of, most, groups):
+    """Gradients of which each group of slices is clipped by its own norm."""
+    found = {name: g * 1.0 for name, g in of.items()}
+    for group in groups:
+        def here(of, name, bounds):  # one pair of bounds: of the flat tensor
+            return (of[name].value if len(bounds) > 1 else of[name].value.reshape(-1))[slices(bounds)]
+        norm = math.sqrt(sum((here(of, *at)**2).sum() for at in group))
+        for at in group:
+            here(found, *at)[...] = here(of, *at) * min(1, most / (norm + 1e-6))
+    return found
+
+
+def slices(bounds):
+    return tuple(slice(begin, end) for begin, end in bounds)
+
+
+def weights_of_rows(problem, step):
+    """Of each row's loss; of a wrong version, times others, as rows / (own rows), for each device's mean over its own."""
+    weights = problem.row_weights
+    if problem.mistake.weights and (step == problem.steps or not problem.mistake.in_last_step):
+        return (weights * problem.mistake.weights)[:, None]
+    if problem.mistake.forgets in ("own means", "means of own means"):
+        n, found = problem.mistake.devices, weights.copy()
+        for begin, end in (part(problem.batch_size, n, d) for d in range(n)):
+            own = weights[begin:end].sum() * (n if problem.mistake.forgets == "means of own means" else 1)
+            found[begin:end] *= weights.sum() / own if own else 1
+        return found[:, None]
+    if problem.mistake.forgets == "row weights":
+        weights = np.full(len(weights), weights.sum() / len(weights))
+    return weights[:, None]
+
+
+def clipped(of, most, times=1.0):
+    """All gradients times min(1, most / (norm + 1e-6)), as PyTorch's clip_grad_norm_. A wrong version has `times` the norm."""
     squares = [(g * g).sum() for g in of.values()]
     norm = sum(squares[1:], squares[0]).sqrt()
+    norm = norm * times if times != 1 else norm
     if abs(norm.value - most) <= norm.error + 1e-5:
         raise Undecided("a norm that is clipped or not")
     if norm.value < most:
         return of
-    factor = Bounded.exact(most, norm.precision) / (norm + 1e-6)
+    factor = type(norm)(np.asarray(most, float), np.float64(0), norm.precision) / (norm + 1e-6)
     return {name: g * factor for name, g in of.items()}
 
 

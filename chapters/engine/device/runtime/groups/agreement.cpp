@@ -32,7 +32,7 @@ Index fingerprint(const Request& request, MayDiffer difference) {
   std::uint64_t hash = 0;
   const int root = request.function == Request::broadcast ? *request.peer : -1;
   for (int number : {static_cast<int>(request.function), static_cast<int>(request.op), request.axis,
-                     request.concat_axis, root})
+                     request.concat_axis, root, request.counts ? 1 : 0})
     hash = mixed(hash, static_cast<std::uint64_t>(number));
   hash = mixed(hash, std::hash<std::string>()(request.what));
   if (difference.axis != MayDiffer::all().axis) {

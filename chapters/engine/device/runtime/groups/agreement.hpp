@@ -1,8 +1,8 @@
 #pragma once
 
 /// The check that all members of a group make the same call. Each sends a fingerprint of its call to all
-/// others: processes in ceil(log2 n) messages, devices of one process in one exchange. If fingerprints differ, the
-/// members exchange descriptions of their calls, for an error that says who calls what.
+/// others: over memory where all see the same, which is one exchange, or else in ceil(log2 n) messages. If
+/// fingerprints differ, the members exchange descriptions of their calls, for an error that says who calls what.
 
 #include <limits>
 #include <optional>
@@ -63,7 +63,7 @@ class Agreement : public Awaited {
   std::vector<Index> words_;                // of that member, the next one in the ring, and so on
   std::vector<std::vector<Index>> claims_;  // by member: a Claim as numbers, if fingerprints differ
   Posts posts_;
-  Started at_once_;  // instead of rounds, in one process
+  Started at_once_;  // instead of rounds, where members share memory
 };
 
 /// A member's description of its call, exchanged when fingerprints differ.

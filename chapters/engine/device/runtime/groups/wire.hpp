@@ -52,8 +52,8 @@ class Wire {
   virtual bool is_absent(int) const { return false; }
   /// Called where a call treats members in different ways: the absent ones are then not alike.
   virtual void treats_members_differently() {}
-  /// Gathers the words of a call in one exchange, where devices share memory; null where they send messages. In a
-  /// split, the words of alike members may differ.
+  /// Gathers the words of a call in one exchange, where all members share memory; null where they send messages.
+  /// In a split, the words of alike members may differ.
   virtual Started agree(std::span<const Index>, std::span<Index>, bool) { return nullptr; }
 };
 

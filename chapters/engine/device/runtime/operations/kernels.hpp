@@ -6,6 +6,7 @@
 /// kernel writes each element of the result, whose values are undefined before. There is at least one element
 /// to write. A tensor that is written in place comes first.
 
+#include "engine/device/layer_operations.hpp"
 #include "engine/device/runtime/operations/argument_checks.hpp"
 
 namespace shard::kernels {

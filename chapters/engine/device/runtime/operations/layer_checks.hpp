@@ -2,6 +2,7 @@
 
 /// The checks of layer operations' arguments, for all backends. All throw Error argument.
 
+#include "engine/device/layer_operations.hpp"
 #include "engine/device/runtime/operations/argument_checks.hpp"
 
 namespace shard {

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "engine/device/layer_operations.hpp"
 #include "engine/device/runtime/notes.hpp"
 #include "engine/device/runtime/operations/kernels.hpp"
 #include "engine/device/runtime/operations/layer_checks.hpp"

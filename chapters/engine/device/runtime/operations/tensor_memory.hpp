@@ -2,6 +2,7 @@
 
 /// Gives a backend access to a tensor's memory.
 
+#include "engine/device/books/ledger.hpp"
 #include "engine/device/device.hpp"
 
 namespace shard {

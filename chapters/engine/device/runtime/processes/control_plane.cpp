@@ -20,6 +20,7 @@
 #include "engine/device/runtime/job.hpp"
 #include "engine/device/runtime/processes/deadlock_search.hpp"
 #include "engine/device/runtime/processes/devices_asked_for.hpp"
+#include "engine/device/runtime/processes/shared_memory.hpp"
 #include "engine/device/runtime/watchdog/flight_record.hpp"
 #include "engine/device/this_device.hpp"
 
@@ -30,7 +31,9 @@ using namespace std::chrono_literals;
 
 namespace {
 
-constexpr auto yield_time = 100us;  // a device that waits longer sleeps
+constexpr auto yield_time = 2ms;  // a device with a core of its own that waits longer sleeps
+constexpr auto shared_yield_time =
+    100us;  // one that shares its core: to sleep at once takes 2 to 3 times as long
 constexpr auto shortest_sleep = 15us;
 constexpr auto longest_sleep = 200us;
 constexpr int sleeps_per_wait = 64;  // a longer sleep makes a wait longer by at most a 64th
@@ -83,7 +86,6 @@ struct ControlPlane::Peers {
   std::list<Sent> in_flight;
   OwnFolder own_folder;
   std::optional<DeadlockSearch> search;
-  int devices_per_core = 1;  // on this host, rounded up
 
   /// Does not wait for the receiver, which may be computing.
   void send(int to, Tag tag, std::string bytes) {
@@ -108,7 +110,6 @@ struct ControlPlane::Peers {
     MPI_Recv(bytes.data(), count, MPI_BYTE, source, tag, comm, MPI_STATUS_IGNORE);
     return true;
   }
-  void count_devices_per_core();
   void receive_failures(ControlPlane& plane) const;
   void receive_verdict(const ControlPlane& plane, const std::function<Blocked()>& describe) const;
   void search_for_deadlock(const ControlPlane& plane, const std::function<Blocked()>& describe,
@@ -137,18 +138,7 @@ void ControlPlane::start(int& argc, char**& argv) {
     peers_->own_folder.remove();
     std::_Exit(static_cast<int>(Code::missing));
   }
-  peers_->count_devices_per_core();
-}
-
-/// Counts the devices per core of this host: the more there are, the longer a waiting device sleeps.
-void ControlPlane::Peers::count_devices_per_core() {
-  MPI_Comm neighbours;
-  MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &neighbours);
-  int on_this_host = 1;
-  MPI_Comm_size(neighbours, &on_this_host);
-  MPI_Comm_free(&neighbours);
-  const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  devices_per_core = (on_this_host + cores - 1) / cores;
+  SharedMemory::instance().begin();
   prctl(PR_SET_TIMERSLACK, 1000UL);  // nanoseconds; by default a sleep of 15 µs takes 65
 }
 
@@ -156,12 +146,11 @@ void ControlPlane::Wait::pause(const std::function<Blocked()>&) {
   spins_ = 0;
   if (since_ == steady_clock::time_point{}) since_ = listened_ = steady_clock::now();
   const steady_clock::duration waited = steady_clock::now() - since_;
-  const steady_clock::duration shortest = shortest_sleep * instance().peers_->devices_per_core;
-  if (waited < yield_time)
-    sched_yield();
-  else
-    std::this_thread::sleep_for(
-        std::max(shortest, std::min<steady_clock::duration>(waited / sleeps_per_wait, longest_sleep)));
+  const int sharing = SharedMemory::instance().devices_per_core();
+  if (waited < (sharing == 1 ? yield_time : shared_yield_time)) return static_cast<void>(sched_yield());
+  const steady_clock::duration shortest = shortest_sleep * sharing;
+  std::this_thread::sleep_for(
+      std::max(shortest, std::min<steady_clock::duration>(waited / sleeps_per_wait, longest_sleep)));
 }
 
 void ControlPlane::Wait::listen(const std::function<Blocked()>& describe) {

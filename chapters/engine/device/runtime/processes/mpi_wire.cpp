@@ -6,6 +6,8 @@
 
 #include <limits>
 
+#include "engine/device/runtime/processes/shared_memory.hpp"
+
 namespace shard::runtime {
 
 void require_success(int result, const char* what, Code code, const char* expected) {
@@ -54,10 +56,9 @@ class MpiTransfer : public Transfer {
 
 /// Makes a request, and starts it by calling `start`.
 template <class Start>
-Started started(const char* what, const Start& start, bool is_receive = false) {
+std::unique_ptr<MpiTransfer> started(const char* what, const Start& start) {
   auto request = std::make_unique<MpiTransfer>();
   require_success(start(&request->mpi), what);
-  request->is_receive = is_receive;
   return request;
 }
 
@@ -67,6 +68,7 @@ class MpiWire : public Wire {
     require_success(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN), "group");
     require_success(MPI_Comm_rank(comm_, &place_), "group");
     require_success(MPI_Comm_size(comm_, &size_), "group");
+    words_ = SharedMemory::instance().words_of(comm_);
   }
   ~MpiWire() override {
     if (!mpi_is_over()) MPI_Comm_free(&comm_);
@@ -89,27 +91,19 @@ class MpiWire : public Wire {
   }
 
   Started send(int to, int tag, std::span<const Index> numbers, bool synchronous) override {
-    auto* send = synchronous ? MPI_Issend : MPI_Isend;
-    return started("send", [&](MPI_Request* request) {
-      return send(numbers.data(), count_of(numbers), MPI_INT64_T, to, tag, comm_, request);
-    });
+    return sent(synchronous ? MPI_Issend : MPI_Isend, to, tag, numbers, MPI_INT64_T);
   }
   Started send(int to, int tag, std::span<const float> values) override {
-    return started("send", [&](MPI_Request* request) {
-      return MPI_Isend(values.data(), count_of(values), MPI_FLOAT, to, tag, comm_, request);
-    });
+    return sent(MPI_Isend, to, tag, values, MPI_FLOAT);
   }
   Started receive(int from, int tag, std::span<Index> numbers) override {
-    auto start = [&](MPI_Request* request) {
-      return MPI_Irecv(numbers.data(), count_of(numbers), MPI_INT64_T, from, tag, comm_, request);
-    };
-    return started("receive", start, true);
+    return received(from, tag, numbers, MPI_INT64_T);
   }
   Started receive(int from, int tag, std::span<float> values) override {
-    auto start = [&](MPI_Request* request) {
-      return MPI_Irecv(values.data(), count_of(values), MPI_FLOAT, from, tag, comm_, request);
-    };
-    return started("receive", start, true);
+    return received(from, tag, values, MPI_FLOAT);
+  }
+  Started agree(std::span<const Index> mine, std::span<Index> all, bool) override {
+    return words_ == nullptr ? nullptr : words_->tell(mine, all);
   }
 
   Started all_gather(std::span<const Index> mine, std::span<Index> all) override {
@@ -139,8 +133,24 @@ class MpiWire : public Wire {
   }
 
  private:
+  template <class T>
+  Started sent(decltype(&MPI_Isend) send, int to, int tag, std::span<const T> elements, MPI_Datatype type) {
+    return started("send", [&](MPI_Request* request) {
+      return send(elements.data(), count_of(elements), type, to, tag, comm_, request);
+    });
+  }
+  template <class T>
+  Started received(int from, int tag, std::span<T> elements, MPI_Datatype type) {
+    auto receive = started("receive", [&](MPI_Request* request) {
+      return MPI_Irecv(elements.data(), count_of(elements), type, from, tag, comm_, request);
+    });
+    receive->is_receive = true;
+    return receive;
+  }
+
   MPI_Comm comm_;
   int place_ = 0, size_ = 1;
+  std::unique_ptr<SharedWords> words_;
 };
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "engine/device/runtime/watchdog/control_plane.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>

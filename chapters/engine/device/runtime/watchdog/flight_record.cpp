@@ -94,7 +94,3 @@ void FlightRecord::note_difference(const std::string& line) const {
 }
 
 }  // namespace shard::runtime
-
-void shard::note_difference(const std::string& line) {
-  shard::runtime::FlightRecord::instance().note_difference(line);
-}

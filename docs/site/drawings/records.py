@@ -33,10 +33,10 @@ def run(_, kind, *command):
 
 @cache
 def recorded(devices, words, steps):
-    """The run of a program's words, with so many steps."""
+    """The run of a program's words, with so many steps; "" where it has no steps."""
     with tempfile.TemporaryDirectory() as folder:
         record = Path(folder, "record.json")
-        words = [*words, "--steps", steps, "--record-steps", steps, "--record", record]
+        words = [*words, *(["--steps", steps, "--record-steps", steps] if steps else []), "--record", record]
         subprocess.run([PROGRAM, *words], check=True, stdout=subprocess.DEVNULL,
                        env={**os.environ, "SHARDBOOK_DEVICES": str(devices)})
         return run_of(record.read_text("utf-8"), ROOT)

@@ -71,10 +71,8 @@ class Page:
                 command = None
             elif token.type == "inline":
                 self.link_words(token.children, folder)
-        if tokens and tokens[0].tag == "h1":  # Doxygen shows the title
-            tokens = tokens[3:]
         return (PARSER.renderer.render(tokens, PARSER.options, {})
-                .replace("<table>", '<div class="wide"><table class="markdownTable">')
+                .replace("<table>", '<div class="wide"><table>')
                 .replace("</table>", "</table></div>"))
 
     @staticmethod
@@ -140,9 +138,11 @@ class Page:
                 self.replace(token, f'<a href="{address}"><code>{html.escape(token.content)}</code></a>')
 
     def drawn(self, folder, picture):
-        """A picture of docs/site/draw, in its light colours: the site's switch turns over the whole page."""
+        """A picture of docs/site/draw, in dark colours where the site's switch says so."""
         svg = (self.site.root / folder / picture).read_text("utf-8")
-        return f'<span class="drawing">{re.sub(r"@media.*?}}", "", svg)}</span>'
+        dark = r"@media\(prefers-color-scheme:dark\){(.*?}})"
+        svg = re.sub(dark, lambda rules: rules[1].replace(".sb", ":where(.dark) .sb")[:-1], svg)
+        return f'<span class="drawing">{svg}</span>'
 
     def contents(self):
         """The list of the page's sections, if there are more than two."""

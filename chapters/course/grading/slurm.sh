@@ -6,7 +6,7 @@
 #SBATCH --output=grade-%A-%a.log
 # Grades a class on a cluster, from the project's folder:
 #
-#   sbatch --array=1-4 chapters/course/slurm.sh SUBMISSIONS RESULTS SEED --exercises 03.1,03.2
+#   sbatch --array=1-4 chapters/course/grading/slurm.sh SUBMISSIONS RESULTS SEED --exercises 03.1,03.2
 #
 # Each of the four tasks grades a quarter of the folders in SUBMISSIONS, one after the other, and builds once. SEED is
 # a word of yours: it makes the hidden tests the same for all. What follows it goes to chapters/course/grade.
@@ -40,4 +40,4 @@ mkdir -p "$results"
 work=$(mktemp -d) # on the node's own disk; two graders must not share one
 trap 'rm -rf "$work"' EXIT
 NO_INSTALL=1 "$root/chapters/course/grade" --work "$work" --seed "$seed" --json "$results/%s.json" \
-  --csv "$results/table-$task.csv" "$@" "${mine[@]}"
+  --into "$results/table-$task.csv" "$@" "${mine[@]}"

@@ -1,0 +1,1 @@
+"""Starts the programs of others, and ends them."""

@@ -1,0 +1,1 @@
+"""One's own program on one device, as the reference of a sharded one."""
