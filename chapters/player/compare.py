@@ -1,5 +1,6 @@
 """The first step in which two runs differ. A run is a Page of join.py: a record with steps and sentences."""
 import html
+import math
 import re
 
 SAME = 1e-5  # of a tensor's largest element: more than float32's rounding
@@ -35,23 +36,53 @@ def done_in_step(run, at):
                                    for item in run.steps[at].items]
 
 
-def values_in_step(run, at):
-    """(device, numbers) of the small tensors that a step writes, in order."""
+def values_in_step(run, at, kind):
+    """The numbers of the tensors that a step writes, in order: of small ones, or sketches of larger ones. Of each the
+    device, the event, and the tensor's number."""
+    numbers_of = {}
     for item in run.steps[at].items if at < len(run.steps) else []:
         first = -1 if item.begin == 0 else item.begin  # -1: what is there before the first event
-        for event, _, numbers in run.values(item.device, item.section):
+        for event, tensor, numbers in run.values(item.device, item.section, kind):
             if first <= event < item.end:
-                yield item.device, numbers
+                numbers_of[item.device, event, tensor] = numbers
+    return numbers_of
+
+
+def pairs_in_step(right, wrong, at, kind):
+    """(device, numbers, those of the wrong run) of the tensors that a step writes in both runs."""
+    of_right, of_wrong = (values_in_step(run, at, kind) for run in (right, wrong))
+    return [(place[0], numbers, of_wrong[place]) for place, numbers in of_right.items() if place in of_wrong]
 
 
 def different_values(right, wrong, at):
-    """(device, right, wrong) of the first numbers that differ in a step that else is the same."""
-    for (device, numbers), (_, others) in zip(values_in_step(right, at), values_in_step(wrong, at)):
+    """Of the first numbers that differ in a step that else is the same: the device, and how, in words."""
+    for device, numbers, others in pairs_in_step(right, wrong, at, "values"):
         largest = max((abs(number) for number in numbers if number is not None), default=0)
         for a, b in zip(numbers, others):
-            if (a is None) != (b is None) or (a is not None and abs(a - b) > SAME * largest):
-                return device, a, b
+            if differ(a, b, SAME * largest):
+                return device, f"a number is {in_words(a)} in the right run, and {in_words(b)} in the wrong one"
+    for device, numbers, others in pairs_in_step(right, wrong, at, "sketches"):
+        if any(differ(a, b, SAME * (numbers[-1] or 0)) for a, b in zip(numbers, others)):
+            return device, f"a tensor has other numbers: {apart(numbers, others)}"
     return None
+
+
+def differ(a, b, most):
+    """Whether two numbers are more than `most` apart. None is a number that is not finite."""
+    return (a is None) != (b is None) or (a is not None and abs(a - b) > most)
+
+
+def in_words(number):
+    return "a number that is not finite" if number is None else f"{number:.6g}"
+
+
+def apart(numbers, others):
+    """How far two tensors are apart, by their sketches."""
+    if None in numbers + others:
+        return "one is not finite"
+    squares = [(a - b) ** 2 for a, b in zip(numbers[:-1], others)]
+    return f"the norm of their difference is about {math.sqrt(sum(squares) / len(squares)):.2g}, and that of the right " \
+           f"ones {numbers[-1]:.3g}"
 
 
 def held_in_steps(run):
@@ -115,8 +146,6 @@ def detail(right, wrong, at):
     if steps[0] == steps[1]:
         if not (values := different_values(right, wrong, at)):
             return detail_of_memory(*(held_in_steps(run)[at] for run in (right, wrong)))
-        device, a, b = values
-        a, b = ("a number that is not finite" if value is None else f"{value:.6g}" for value in (a, b))
-        return f"On device {device} a number is {a} in the right run, and {b} in the wrong one."
+        return f"On device {values[0]} {values[1]}."
     devices = [device for (device, did), (_, other) in zip(steps[0][1], steps[1][1]) if did != other]
     return f"Device {devices[0]} sends, takes or makes something else." if devices else "Other devices take part."

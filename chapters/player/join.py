@@ -141,9 +141,9 @@ class Page:
             for d, device in enumerate(whole["devices"])]
         return whole
 
-    def values(self, device, section):
-        """[event, tensor, numbers] of small tensors."""
-        return self.record.json["devices"][device]["sections"][section].get("values", [])
+    def values(self, device, section, kind="values"):
+        """[event, tensor, numbers] of small tensors; of larger ones, with kind "sketches"."""
+        return self.record.json["devices"][device]["sections"][section].get(kind, [])
 
     def first_time(self, number):
         """Of the events of a section, on any device."""
@@ -163,7 +163,8 @@ class Page:
             events.append([what, *row])
         values = [[event, tensor, [number and float(f"{number:.3g}") for number in numbers]]
                   for event, tensor, numbers in section.get("values", []) if event < end]
-        return {**section, "events": events, "values": values}
+        shown = {name: field for name, field in section.items() if name != "sketches"}
+        return {**shown, "events": events, "values": values}
 
 
 def shown(lines, numbers, around=8):

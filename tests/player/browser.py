@@ -1,4 +1,5 @@
-"""A headless Chromium, driven through its DevTools protocol with Python's standard library."""
+"""Headless browsers, driven with Python's standard library: a Chromium through its DevTools protocol, and a Firefox through
+WebDriver BiDi (https://www.w3.org/TR/webdriver-bidi/)."""
 import base64
 import json
 import os
@@ -14,35 +15,21 @@ from pathlib import Path
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
 
-class Browser:
-    """A page of a headless browser. `said` has its messages: of the console, and exceptions."""
+FIREFOX = next(filter(None, map(shutil.which, ("firefox-esr", "firefox"))), None)
 
-    def __init__(self, seconds=60):
-        self.folder = tempfile.TemporaryDirectory(prefix="chromium", ignore_cleanup_errors=True)
-        words = [CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
-                 "--no-first-run", "--disable-ipc-flooding-protection", "--remote-debugging-port=0",
-                 f"--user-data-dir={self.folder.name}", "about:blank"]
+
+class Driven:
+    """A browser that answers to messages in JSON through a WebSocket. `said` has what its page says: messages of the
+    console, and exceptions."""
+
+    def __init__(self, words, port_file, seconds):
+        self.folder = tempfile.TemporaryDirectory(prefix="browser", ignore_cleanup_errors=True)
+        words = [word.replace("FOLDER", self.folder.name) for word in words]
         self.process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                                         stderr=subprocess.DEVNULL)
         self.said, self.number, self.seconds = [], 0, seconds
-        port = self.wait_for(self.port)
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/json") as answer:
-            pages = json.load(answer)
-        url = next(page["webSocketDebuggerUrl"] for page in pages if page["type"] == "page")
-        self.socket = socket.create_connection(("127.0.0.1", int(port)), timeout=seconds)
-        self.stream = self.socket.makefile("rb")
-        key = base64.b64encode(os.urandom(16)).decode()
-        request = [f"GET {url[url.index('/devtools'):]} HTTP/1.1", "Host: 127.0.0.1", "Upgrade: websocket",
-                   "Connection: Upgrade", f"Sec-WebSocket-Key: {key}", "Sec-WebSocket-Version: 13", "", ""]
-        self.socket.sendall("\r\n".join(request).encode())
-        while self.stream.readline() not in (b"\r\n", b""):
-            pass
-        for domain in ("Page", "Runtime", "Log"):
-            self.call(f"{domain}.enable")
-
-    def port(self):
-        path = Path(self.folder.name, "DevToolsActivePort")
-        return path.read_text().split()[0] if path.exists() and path.stat().st_size else None
+        path = Path(self.folder.name, port_file)
+        self.port_text = self.wait_for(lambda: path.exists() and path.read_text())
 
     def wait_for(self, found):
         deadline = time.monotonic() + self.seconds
@@ -51,6 +38,16 @@ class Browser:
                 raise TimeoutError("the browser does not answer")
             time.sleep(0.02)
         return value
+
+    def connect(self, port, path):
+        self.socket = socket.create_connection(("127.0.0.1", int(port)), timeout=self.seconds)
+        self.stream = self.socket.makefile("rb")
+        key = base64.b64encode(os.urandom(16)).decode()
+        request = [f"GET {path} HTTP/1.1", f"Host: 127.0.0.1:{port}", "Upgrade: websocket",
+                   "Connection: Upgrade", f"Sec-WebSocket-Key: {key}", "Sec-WebSocket-Version: 13", "", ""]
+        self.socket.sendall("\r\n".join(request).encode())
+        while self.stream.readline() not in (b"\r\n", b""):
+            pass
 
     def send(self, text):
         data, mask = text.encode(), os.urandom(4)
@@ -75,9 +72,32 @@ class Browser:
         self.send(json.dumps({"id": self.number, "method": method, "params": parameters}))
         while (answer := self.receive()).get("id") != self.number:
             self.note(answer)
-        if "error" in answer:
-            raise RuntimeError(f"{method}: {answer['error']['message']}")
+        if error := answer.get("error"):
+            raise RuntimeError(f"{method}: {answer.get('message') or error['message']}")
         return answer["result"]
+
+    def close(self):
+        self.stream.close()
+        self.socket.close()
+        self.process.terminate()
+        self.process.wait()
+        self.folder.cleanup()
+
+
+class Browser(Driven):
+    """A page of a headless Chromium."""
+
+    def __init__(self, seconds=60):
+        super().__init__([CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+                          "--no-first-run", "--disable-ipc-flooding-protection", "--remote-debugging-port=0",
+                          "--user-data-dir=FOLDER", "about:blank"], "DevToolsActivePort", seconds)
+        port = self.port_text.split()[0]
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/json") as answer:
+            pages = json.load(answer)
+        url = next(page["webSocketDebuggerUrl"] for page in pages if page["type"] == "page")
+        self.connect(port, url[url.index("/devtools"):])
+        for domain in ("Page", "Runtime", "Log"):
+            self.call(f"{domain}.enable")
 
     def note(self, event):
         if event.get("method") == "Runtime.consoleAPICalled":
@@ -122,9 +142,56 @@ class Browser:
         with open(path, "wb") as file:
             file.write(base64.b64decode(data))
 
-    def close(self):
-        self.stream.close()
-        self.socket.close()
-        self.process.terminate()
-        self.process.wait()
-        self.folder.cleanup()
+
+KEYS_OF_WEBDRIVER = {"Tab": "\ue004", "Enter": "\ue007", "Escape": "\ue00c", "End": "\ue010", "Home": "\ue011",
+                     "ArrowLeft": "\ue012", "ArrowUp": "\ue013", "ArrowRight": "\ue014", "ArrowDown": "\ue015"}
+
+
+def of_remote(value):
+    """A value as WebDriver BiDi writes it."""
+    if value["type"] == "array":
+        return [of_remote(one) for one in value["value"]]
+    if value["type"] == "object":
+        return {name: of_remote(one) for name, one in value.get("value", [])}
+    return value.get("value")
+
+
+class Firefox(Driven):
+    """A page of a headless Firefox, with what tests need of a Browser."""
+
+    def __init__(self, seconds=60):
+        super().__init__([FIREFOX, "--headless", "--no-remote", "--profile", "FOLDER", "--remote-debugging-port=0"],
+                         "WebDriverBiDiServer.json", seconds)
+        self.connect(json.loads(self.port_text)["ws_port"], "/session")
+        self.call("session.new", capabilities={})
+        self.call("session.subscribe", events=["log.entryAdded"])
+        self.context = self.call("browsingContext.getTree")["contexts"][0]["context"]
+
+    def note(self, event):
+        if event.get("method") == "log.entryAdded":
+            self.said.append(event["params"]["text"] or "exception")
+
+    def run(self, script):
+        """The value of a JavaScript expression."""
+        result = self.call("script.evaluate", expression=script, target={"context": self.context}, awaitPromise=True,
+                           serializationOptions={"maxObjectDepth": 20})
+        if "exceptionDetails" in result:
+            raise RuntimeError(result["exceptionDetails"]["text"])
+        return of_remote(result["result"])
+
+    def open(self, address):
+        """Loads a page, and returns when it is there."""
+        for url in "about:blank", address:
+            self.call("browsingContext.navigate", context=self.context, url=url, wait="complete")
+
+    def size(self, width, height):
+        self.call("browsingContext.setViewport", context=self.context, viewport={"width": width, "height": height})
+
+    def press(self, key):
+        value = KEYS_OF_WEBDRIVER.get(key, key)
+        self.call("input.performActions", context=self.context, actions=[
+            {"type": "key", "id": "keyboard", "actions": [{"type": kind, "value": value} for kind in ("keyDown", "keyUp")]}])
+
+    def picture(self, path):
+        data = self.call("browsingContext.captureScreenshot", context=self.context)["data"]
+        Path(path).write_bytes(base64.b64decode(data))

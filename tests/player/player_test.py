@@ -15,7 +15,7 @@ from pathlib import Path
 sys.dont_write_bytecode = True
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(sys.argv.pop(1)).resolve()
-from browser import CHROMIUM, Browser
+from browser import CHROMIUM, FIREFOX, Browser, Firefox
 sys.path.insert(0, str(ROOT / "chapters"))
 import setup
 read = setup.player().read
@@ -165,6 +165,10 @@ class Command(unittest.TestCase):
             section["values"][-1][2][0] = None
         def rounding(_, section):
             section["values"][-1][2] = [number * (1 + 1e-7) for number in section["values"][-1][2]]
+        def sketch(_, section):
+            section["sketches"][-1][2][0] += 1
+        def rounding_of_many(_, section):
+            section["sketches"][-1][2][0] += 1e-7
         def memory(record, section):
             row = next(row for row in section["events"] if record["what"][row[0]]["is"] == "made")
             record["what"].append({**record["what"][row[0]], "bytes": 4096})
@@ -184,12 +188,26 @@ class Command(unittest.TestCase):
             right = run(RECORDS["tiny"])
             for change, step, says in ((letter, 2, "becomes"), (bytes_sent, 2, "bytes"), (value, 4, "a number is"),
                                        (not_finite, 4, "not finite"), (rounding, None, "No step"),
+                                       (sketch, 7, "other numbers"), (rounding_of_many, None, "No step"),
                                        (memory, 0, "Device 1 holds"), (end, None, "wrong: ends with code 86, loss curve"),
                                        (times_and_lines, None, "No step")):
                 with self.subTest(change.__name__):
                     wrong = run(changed(change))
                     self.assertEqual(first_difference(right, wrong), step)
                     self.assertIn(says, " ".join(difference_in_words(right, wrong)))
+
+    def test_a_corrupted_message(self):
+        """One element of 4,096 is another one: the step is named by the tensors' sketches, and the device that did it."""
+        words = ["03", "train", "--steps", "1", "--fault", "device=1,call=6,kind=corrupt", "--record"]
+        with tempfile.TemporaryDirectory() as folder:
+            right, wrong = Path(folder, "right.json"), Path(folder, "wrong.json")
+            right.write_text(record_of(4, "03", "train"), "utf-8")
+            subprocess.run([BUILD / "local/shardbook", *words, wrong], env={**os.environ, "SHARDBOOK_DEVICES": "4"},
+                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            code, said = self.run_chapters("compare", right, wrong)
+            self.assertEqual(code, 86)
+            self.assertRegex(said, "Step 2 is the first that differs.\nright: Devices 0–3 reduce out")
+            self.assertIn("Device 1 sends, takes or makes something else.", said)
 
     def test_run_in_the_site(self):
         """Behind its first command a chapter's page has the run, or without programs what to type."""
@@ -742,6 +760,23 @@ class Page(unittest.TestCase):
         each = statistics.median(times)
         print(f"{each:.1f} ms a step", file=sys.stderr)
         self.assertLess(each, 16)
+
+
+@unittest.skipUnless(FIREFOX, "no Firefox: the package firefox-esr has it")
+class InFirefox(Page):
+    """The same in another browser, but for what only DevTools can set (colours, motion, scripts, storage), and for the
+    focus, which a Firefox without a window gives to no element."""
+    test_every_width = test_in_a_frame_of_the_site = test_reduced_motion = test_without_a_script = None
+    test_without_storage = test_keyboard_alone = None
+
+    def go(self, address):
+        """The page writes the address of its step a while later, and here it would be written over the new one."""
+        self.browser.wait_for(lambda: super(InFirefox, self).go(address) or self.run_js("location.hash") == address)
+
+    @classmethod
+    def setUpClass(cls):
+        cls.browser = Firefox()
+        cls.addClassCleanup(cls.browser.close)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
-"""web_test.py BUILD [TESTS]: builds play.html, opens it from the disk in a headless Chromium, and compares its runs
-with those of the programs in BUILD, whose products are made by the same loops: every bit of a loss, every byte."""
+"""web_test.py BUILD [TESTS]: builds play.html, opens it from the disk in a headless Chromium and, where it is installed, in
+a Firefox, and compares its runs with those of the programs in BUILD, whose products are made by the same loops: every bit
+of a loss, every byte."""
 import json
 import os
 import re
@@ -16,7 +17,7 @@ sys.dont_write_bytecode = True
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(sys.argv.pop(1)).resolve()
 sys.path[:0] = [str(ROOT / "tests/player"), str(ROOT / "chapters")]
-from browser import CHROMIUM, Browser
+from browser import CHROMIUM, FIREFOX, Browser, Firefox
 import setup
 setup.player()
 import join
@@ -43,14 +44,8 @@ def without_times(report):
     return report and {name: value for name, value in report.items() if name not in OF_THIS_MACHINE}
 
 
-class Web(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.browser = Browser(120)
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.browser.close()
+class Pages(unittest.TestCase):
+    browser = None
 
     def run_in_page(self, devices, words):
         """Opens the page with a choice, and waits for its end. Returns what `native` does."""
@@ -68,6 +63,22 @@ class Web(unittest.TestCase):
         """The text of a file that the page offers."""
         return self.browser.run(f"document.getElementById('{name}').file.text()")
 
+    def compare(self, devices, words):
+        """Holds a run of the page against one of this machine."""
+        with self.subTest(words=words, devices=devices):
+            expected, given = native(devices, words), self.run_in_page(devices, words)
+            self.assertEqual(given[0], expected[0])
+            self.assertEqual(without_times(given[3]), without_times(expected[3]))
+            if expected[0]:
+                self.assertEqual(given[2].strip(), expected[2].strip())
+
+
+class Web(Pages):
+    @classmethod
+    def setUpClass(cls):
+        cls.browser = Browser(120)
+        cls.addClassCleanup(cls.browser.close)
+
     def test_size(self):
         self.assertLess(PAGE.stat().st_size, MOST_BYTES)
 
@@ -78,12 +89,7 @@ class Web(unittest.TestCase):
                 words = [chapter["number"], "train", "--variant", variant["name"], "--steps", "3"]
                 counts = (4, 3) if chapter["number"] < "07" else (4,)
                 for devices in (1,) if variant["name"].endswith("single") else counts:
-                    with self.subTest(words=words, devices=devices):
-                        expected, given = native(devices, words), self.run_in_page(devices, words)
-                        self.assertEqual(given[0], expected[0])
-                        self.assertEqual(without_times(given[3]), without_times(expected[3]))
-                        if expected[0]:
-                            self.assertEqual(given[2].strip(), expected[2].strip())
+                    self.compare(devices, words)
         self.assertEqual(self.browser.said, [])
 
     def test_chapters_without_variants_print_the_same(self):
@@ -155,6 +161,17 @@ class Web(unittest.TestCase):
             self.browser.open(PAGE.as_uri())
             self.assertIn("This browser lacks", self.browser.run("document.getElementById('lacks').textContent"))
             self.browser.call("Page.removeScriptToEvaluateOnNewDocument", identifier=added["identifier"])
+
+
+@unittest.skipUnless(FIREFOX, "no Firefox: the package firefox-esr has it")
+class InFirefox(Pages):
+    def test_each_chapter_has_the_bits_of_a_native_run(self):
+        self.browser = Firefox(120)
+        self.addCleanup(self.browser.close)
+        for chapter in filter(lambda chapter: chapter["variants"], CHAPTERS):
+            self.compare(4, [chapter["number"], "train", "--steps", "3"])
+        self.compare(3, ["03", "train", "--fault", "device=1,call=6,kind=skip"])
+        self.assertEqual(self.browser.said, [])
 
 
 built = CHROMIUM and subprocess.run([ROOT / "docs/site/play", PAGE], capture_output=True, text=True,

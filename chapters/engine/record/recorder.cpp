@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <chrono>
+#include <cmath>
 #include <cstdint>
 #include <exception>
 
@@ -20,6 +21,20 @@ Index now() {
 }
 
 constexpr Index most_values = 64;  // of a tensor
+
+/// What is left of a large tensor's numbers: two random signed sums, and the root of the sum of squares. The difference
+/// of such a sum of two tensors is as large, on average, as the norm of their difference (Alon, Matias and Szegedy 1996).
+std::vector<float> sketch_of(const std::vector<float>& numbers) {
+  double first = 0, second = 0, squares = 0;
+  std::uint64_t random = 1;
+  for (const double x : numbers) {
+    random = random * 6364136223846793005u + 1442695040888963407u;
+    first += (random >> 63 & 1) != 0 ? x : -x;
+    second += (random >> 62 & 1) != 0 ? x : -x;
+    squares += x * x;
+  }
+  return {static_cast<float>(first), static_cast<float>(second), static_cast<float>(std::sqrt(squares))};
+}
 
 }  // namespace
 
@@ -50,19 +65,20 @@ void Recorder::write_tensor(Text& text, const Tensor& t, bool is_transposed) con
 }
 
 void Recorder::note_value(const Tensor& t) {
-  if (t.size() > most_values || !tensors_have_elements()) return;
+  const bool is_small = t.size() <= most_values;
+  if (!tensors_have_elements() || !(is_small || is_kept())) return;
   Held* held = find(t.memory());
   if (held == nullptr) return;
   held->has_value = true;
   std::vector<std::uint32_t> bits;
-  for (const float value : t.to_host()) bits.push_back(std::bit_cast<std::uint32_t>(value));
-  Line entry(*this, "value");
+  for (const float value : is_small ? t.to_host() : sketch_of(t.to_host()))
+    bits.push_back(std::bit_cast<std::uint32_t>(value));
+  Line entry(*this, is_small ? "value" : "sketch");
   entry.add("tensor", held->id);
   entry.add("values", bits);
 }
 
 void Recorder::note_first_value(const Tensor& t) {
-  if (t.size() > most_values) return;
   if (const Held* held = find(t.memory()); held != nullptr && !held->has_value) note_value(t);
 }
 

@@ -72,14 +72,17 @@ class Recorder : public Observer {
   void add_held(Written& entry);
   template <std::size_t N, class T>
   void note_group(Index group, const char (&field)[N], const T& value);
-  /// Writes down the elements of a small tensor: always, or unless the section has them.
+  /// Writes down the elements of a small tensor, and a sketch of a large one in a step that is kept: always, or unless the
+  /// section has them.
   /// @{
   void note_value(const Tensor& t);
   void note_first_value(const Tensor& t);
   /// @}
 
+  bool is_kept() const { return is_step_ && steps_ > 0; }
+
   LogBook book_;
-  Index steps_;
+  Index steps_;           // that are still to be kept
   bool is_step_ = false;  // this section
   Index next_id_ = 0, next_event_ = 0, calls_ = 0;
   std::unordered_map<const void*, Held> held_;

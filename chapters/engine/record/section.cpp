@@ -68,8 +68,9 @@ void Section::add(const Entry& entry) {
   if (is == "sent") add_messages(entry);
   if (is == "made" || is == "freed" || is == "moved") add_memory(entry);
   if (is == "laid") lay(tensor_in(entry), entry.at("how"));
-  if (is == "value")
-    values_.push_back({std::ssize(events_) - 1, known(tensor_in(entry)).id, numbers_of(entry.at("values"))});
+  if (is == "value" || is == "sketch")
+    (is == "value" ? values_ : sketches_)
+        .push_back({std::ssize(events_) - 1, known(tensor_in(entry)).id, numbers_of(entry.at("values"))});
   if (is == "named" && tensor_in(entry) >= 0) known(tensor_in(entry)).name = entry.at("name");
   if (is == "group") add_group(entry);
 }
@@ -271,7 +272,8 @@ Entry Section::finish(Index origin) {
     if (!tensor.name.empty()) names[std::to_string(tensor.id)] = tensor.name;
   Entry rows = Entry::array();
   for (const Event& event : events_) rows.push_back(row_of(event, origin));
-  return {{"name", name_}, {"held", held_}, {"names", names}, {"events", rows}, {"values", values_}};
+  return {{"name", name_},  {"held", held_},     {"names", names},
+          {"events", rows}, {"values", values_}, {"sketches", sketches_}};
 }
 
 }  // namespace shard

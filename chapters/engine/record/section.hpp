@@ -64,7 +64,7 @@ class Section {
   Tables& tables_;
   Layouts& layouts_;
   std::string name_;
-  Entry held_ = Entry::array(), values_ = Entry::array();
+  Entry held_ = Entry::array(), values_ = Entry::array(), sketches_ = Entry::array();
   std::map<Index, Known> known_;   // by the log's number
   std::map<Index, Entry> groups_;  // by id
   std::vector<Event> events_;
