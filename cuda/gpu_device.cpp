@@ -8,7 +8,8 @@
 #include "cuda/success.hpp"
 #include "engine/device/books/ledger.hpp"
 #include "engine/device/books/products_by.hpp"
-#include "engine/device/runtime/collective_bodies.hpp"
+#include "engine/device/runtime/backend.hpp"
+#include "engine/device/runtime/collectives/collectives.hpp"
 
 namespace shard::runtime {
 

@@ -2,7 +2,7 @@
 
 #include "cuda/gpu.hpp"
 #include "cuda/success.hpp"
-#include "engine/device/runtime/collective_bodies.hpp"
+#include "engine/device/runtime/collectives/collectives.hpp"
 
 namespace shard::cuda {
 

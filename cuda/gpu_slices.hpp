@@ -20,7 +20,7 @@ void divide(cudaStream_t stream, float* values, Index elements, float divisor);
 void copy_slice(cudaStream_t stream, const Tensor& from, int axis, Range range, float* to);
 void paste_slice(cudaStream_t stream, const float* from, Tensor& to, int axis, Range range);
 
-/// `packed` of collective_bodies.hpp in a given stream, and its inverse, which makes a tensor of this shape from
+/// `packed` of collectives.hpp in a given stream, and its inverse, which makes a tensor of this shape from
 /// contiguous slices.
 Tensor packed_on(cudaStream_t stream, Tensor&& t, int axis, const std::vector<Range>& slices);
 Tensor unpacked_on(cudaStream_t stream, Tensor&& row, Shape shape, int axis,

@@ -131,7 +131,7 @@ Task staged(Call& call, Task over_the_wire) {
 }  // namespace
 
 Task HostStaged::body_of(Call& call) {
-  return staged(call, runtime::body_of(call));
+  return staged(call, runtime::definition_of(call.request.function).body(call));
 }
 
 }  // namespace cuda

@@ -3,7 +3,7 @@
 /// How devices that share a GPU send one another tensors: through the host's memory and over the wire, by the bodies
 /// of the emulator. (NCCL takes one process for each GPU.) No stream of the GPU waits for another device.
 
-#include "engine/device/runtime/collective_bodies.hpp"
+#include "engine/device/runtime/collectives/collectives.hpp"
 
 namespace shard::cuda {
 

@@ -6,7 +6,7 @@
 
 #include "emu/messages.hpp"
 #include "emu/slice_copies.hpp"
-#include "engine/device/runtime/collective_bodies.hpp"
+#include "engine/device/runtime/collectives/collectives.hpp"
 
 namespace shard::runtime {
 
@@ -14,16 +14,14 @@ using namespace emu;
 
 Task all_gather(Call& call) {
   Tensor& t = call.tensor;
-  const int axis = call.request.axis;
+  const int axis = *call.request.axis;
   call.announce(MayDiffer::along(axis));
   const int n = call.devices();
   if (n > 1) send_values(call, call.right(), TensorMemory::span(std::as_const(t)));
   co_await call.agreement();
   if (n == 1) co_return;
 
-  std::vector<Index> extents;
-  for (int d = 0; d < n; ++d) extents.push_back(call.agreement().extent_of(d));
-  const std::vector<Range> slices = cut(extents);
+  const std::vector<Range> slices = gathered_slices(call);
   const Shape whole = with_extent(t.shape(), axis, slices.back().end);
   const Index slice_of_one = num_elements(with_extent(whole, axis, 1));
   const bool has_room = num_elements(whole) > 0 && call.buffer.size() == num_elements(whole);

@@ -7,7 +7,7 @@
 /// chunk, until the caller waits.
 
 #include "emu/messages.hpp"
-#include "engine/device/runtime/collective_bodies.hpp"
+#include "engine/device/runtime/collectives/collectives.hpp"
 #include "engine/device/runtime/operations/tensor_memory.hpp"
 
 namespace shard::runtime {
@@ -16,7 +16,7 @@ using namespace emu;
 
 Task all_reduce(Call& call) {
   Tensor& t = call.tensor;
-  const ReduceOp op = call.request.op;
+  const ReduceOp op = *call.request.op;
   call.announce(MayDiffer::nothing());
   const int n = call.devices();
   if (n == 1) co_await call.agreement();

@@ -6,7 +6,7 @@
 
 #include "emu/messages.hpp"
 #include "emu/slice_copies.hpp"
-#include "engine/device/runtime/collective_bodies.hpp"
+#include "engine/device/runtime/collectives/collectives.hpp"
 
 namespace shard::runtime {
 
@@ -24,7 +24,7 @@ std::span<float> stretch(Tensor& row, Range r, Index of_one = 1) {
 
 Task all_to_all(Call& call) {
   Tensor& t = call.tensor;
-  const int split_axis = call.request.axis, concat_axis = call.request.concat_axis;
+  const int split_axis = *call.request.axis, concat_axis = *call.request.concat_axis;
   const std::vector<Range>& mine = call.slices;
   const int n = call.devices();
   call.announce(MayDiffer::along(concat_axis));

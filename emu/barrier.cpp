@@ -2,7 +2,7 @@
 /// arrived, and one to each child when all devices have: 2 (n-1) messages over all devices, 0 bytes.
 
 #include "emu/messages.hpp"
-#include "engine/device/runtime/collective_bodies.hpp"
+#include "engine/device/runtime/collectives/collectives.hpp"
 #include "engine/device/runtime/groups/tree.hpp"
 
 namespace shard::runtime {

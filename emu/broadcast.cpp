@@ -2,7 +2,7 @@
 /// message: n-1 messages over all devices.
 
 #include "emu/messages.hpp"
-#include "engine/device/runtime/collective_bodies.hpp"
+#include "engine/device/runtime/collectives/collectives.hpp"
 #include "engine/device/runtime/groups/tree.hpp"
 #include "engine/device/runtime/operations/tensor_memory.hpp"
 

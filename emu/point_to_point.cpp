@@ -10,7 +10,7 @@
 #include <algorithm>
 
 #include "emu/messages.hpp"
-#include "engine/device/runtime/collective_bodies.hpp"
+#include "engine/device/runtime/collectives/collectives.hpp"
 #include "engine/device/runtime/operations/tensor_memory.hpp"
 
 namespace shard::runtime {

@@ -4,7 +4,7 @@
 /// Buffers: one slice; along an axis other than 0 also a copy of the tensor with contiguous slices.
 
 #include "emu/messages.hpp"
-#include "engine/device/runtime/collective_bodies.hpp"
+#include "engine/device/runtime/collectives/collectives.hpp"
 #include "engine/device/runtime/operations/tensor_memory.hpp"
 
 namespace shard::runtime {
@@ -13,7 +13,7 @@ using namespace emu;
 
 Task reduce_scatter(Call& call) {
   Tensor& row = call.tensor;
-  const ReduceOp op = call.request.op;
+  const ReduceOp op = *call.request.op;
   call.announce(MayDiffer::nothing());
   const int n = call.devices();
   if (n == 1) co_await call.agreement();

@@ -11,7 +11,7 @@ namespace shard::emu {
 void copy_slice(const Tensor& from, int axis, Range range, float* to);
 void paste_slice(const float* from, Tensor& to, int axis, Range range);
 
-/// `packed` of collective_bodies.hpp by the host, and its inverse, which makes a tensor of this shape.
+/// `packed` of collectives.hpp by the host, and its inverse, which makes a tensor of this shape.
 Tensor packed(Tensor&& t, int axis, const std::vector<Range>& slices);
 Tensor unpacked(Tensor&& row, Shape shape, int axis, const std::vector<Range>& slices);
 

@@ -4,9 +4,7 @@
 #include "cuda/gpu_slices.hpp"
 #include "cuda/nccl/connections.hpp"
 #include "cuda/success.hpp"
-#include "engine/device/books/collective_costs.hpp"
-#include "engine/device/runtime/collective_bodies.hpp"
-#include "engine/device/runtime/notes.hpp"
+#include "engine/device/runtime/collectives/collectives.hpp"
 
 namespace shard::cuda {
 
@@ -36,7 +34,7 @@ void exchange_parts(const Group& group, const float* outgoing, const std::vector
 
 Task all_to_all(Call& call) {
   Tensor& t = call.tensor;
-  const int split_axis = call.request.axis, concat_axis = call.request.concat_axis;
+  const int split_axis = *call.request.axis, concat_axis = *call.request.concat_axis;
   const std::vector<Range>& mine = call.slices;
   call.announce(MayDiffer::along(concat_axis));
   call.exchange_counts();
@@ -45,14 +43,8 @@ Task all_to_all(Call& call) {
   if (call.devices() == 1) co_return;
 
   const Arrivals incoming = arrivals(call, t.shape(), split_axis, concat_axis);
-  std::vector<Range> parts = mine;
-  std::vector<Index> sizes(parts.size());
-  const Index of_one = num_elements(with_extent(t.shape(), split_axis, 1));
-  for (std::size_t d = 0; d < parts.size(); ++d) {
-    parts[d] = {mine[d].begin * of_one, mine[d].end * of_one};
-    sizes[d] = parts[d].size();
-  }
-  note_sent(call.request, call.group().id(), Collective::all_to_all, pairwise_all_to_all(sizes, call.me()));
+  const std::vector<Range> parts = scaled(mine, num_elements(with_extent(t.shape(), split_axis, 1)));
+  book(call);
   const cudaStream_t stream = collectives_of(call.group()).stream;
   LaunchIn launch(stream, call);
   Tensor outgoing = packed_on(stream, std::move(t), split_axis, mine);

@@ -4,12 +4,11 @@
 /// tree for broadcasts. They are not measured: NCCL chooses its algorithm by size and topology. No algorithm
 /// sends less in total than a ring.
 
+#include "engine/device/runtime/collectives/collectives.hpp"
+
 #include "cuda/gpu_slices.hpp"
 #include "cuda/nccl/connections.hpp"
 #include "cuda/success.hpp"
-#include "engine/device/books/collective_costs.hpp"
-#include "engine/device/runtime/collective_bodies.hpp"
-#include "engine/device/runtime/notes.hpp"
 
 namespace shard::cuda {
 
@@ -36,18 +35,6 @@ std::size_t count(Index elements) {
 
 bool are_equal(const std::vector<Range>& slices) {
   return std::ranges::all_of(slices, [&](const Range& r) { return r.size() == slices[0].size(); });
-}
-
-/// Converts ranges of indices to ranges of elements, where each index has `of_one` elements.
-std::vector<Range> scaled(std::vector<Range> ranges, Index of_one) {
-  for (Range& r : ranges) r = {r.begin * of_one, r.end * of_one};
-  return ranges;
-}
-
-std::vector<Index> sizes_of(const std::vector<Range>& ranges) {
-  std::vector<Index> sizes;
-  for (const Range& r : ranges) sizes.push_back(r.size());
-  return sizes;
 }
 
 /// Gathers all devices' slices into `row`, on each device.
@@ -88,13 +75,12 @@ void average(const Group& group, float* sums, Index elements, ReduceOp op) {
 }  // namespace
 
 Task all_reduce(Call& call) {
-  const ReduceOp op = call.request.op;
+  const ReduceOp op = *call.request.op;
   call.announce(MayDiffer::nothing());
   co_await call.agreement();
   const Index size = call.tensor.size();
   if (call.devices() == 1 || size == 0) co_return;
-  note_sent(call.request, call.group().id(), Collective::all_reduce,
-            ring_all_reduce(size, call.devices(), call.me()));
+  book(call);
   const auto [comm, stream] = collectives_of(call.group());
   LaunchIn launch(stream, call);
   float* data = data_on(stream, call.tensor);
@@ -103,13 +89,12 @@ Task all_reduce(Call& call) {
 }
 
 Task reduce_scatter(Call& call) {
-  const ReduceOp op = call.request.op;
+  const ReduceOp op = *call.request.op;
   const std::vector<Range>& slices = call.slices;
   call.announce(MayDiffer::nothing());
   co_await call.agreement();
   if (call.devices() == 1 || call.tensor.size() == 0) co_return;
-  note_sent(call.request, call.group().id(), Collective::reduce_scatter,
-            ring_reduce_scatter(sizes_of(slices), call.me()));
+  book(call);
   const auto me = static_cast<std::size_t>(call.me());
   const cudaStream_t stream = collectives_of(call.group()).stream;
   LaunchIn launch(stream, call);
@@ -120,18 +105,15 @@ Task reduce_scatter(Call& call) {
 
 Task all_gather(Call& call) {
   Tensor& t = call.tensor;
-  const int axis = call.request.axis;
+  const int axis = *call.request.axis;
   call.announce(MayDiffer::along(axis));
   co_await call.agreement();
   if (call.devices() == 1) co_return;
 
-  std::vector<Index> extents;
-  for (int d = 0; d < call.devices(); ++d) extents.push_back(call.agreement().extent_of(d));
-  const std::vector<Range> slices = cut(extents);
+  const std::vector<Range>& slices = call.slices = gathered_slices(call);
   const Shape whole = with_extent(t.shape(), axis, slices.back().end);
   const std::vector<Range> elements = scaled(slices, num_elements(with_extent(whole, axis, 1)));
-  note_sent(call.request, call.group().id(), Collective::all_gather,
-            ring_all_gather(sizes_of(elements), call.me()));
+  book(call);
   const cudaStream_t stream = collectives_of(call.group()).stream;
   LaunchIn launch(stream, call);
   Tensor row = std::move(call.buffer);
@@ -155,8 +137,7 @@ Task broadcast(Call& call) {
   if (call.me() != root) call.tensor = make_on(stream, shape);
   const Index size = num_elements(shape);
   if (size == 0) co_return;
-  note_sent(call.request, call.group().id(), Collective::broadcast,
-            tree_broadcast(size, call.devices(), call.me(), root));
+  book(call);
   float* data = data_on(stream, call.tensor);
   SHARDBOOK_CHECK(ncclBroadcast(data, data, count(size), ncclFloat, root, comm, stream));
 }
@@ -168,7 +149,7 @@ Task barrier(Call& call) {
   co_await events_of(call).end;
   call.announce(MayDiffer::all());
   co_await call.agreement();
-  note_sent(call.request, call.group().id(), Collective::barrier, tree_barrier(call.devices(), call.me()));
+  book(call);
 }
 
 Task send_async(Call& call) {
@@ -192,7 +173,7 @@ Task send_async(Call& call) {
   NcclGroupCall together;
   const ncclComm_t comm = collectives_of(call.group()).comm;
   if (target && src.size() > 0) {
-    note_sent(call.request, call.group().id(), Collective::send_async, {1, src.bytes()});
+    book(call);
     SHARDBOOK_CHECK(ncclSend(from, count(src.size()), ncclFloat, *target, comm, stream));
   }
   if (source && dst.size() > 0)

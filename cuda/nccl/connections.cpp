@@ -100,7 +100,8 @@ runtime::Task NcclDataPlane::body_of(runtime::Call& call) {
       {Request::all_to_all, all_to_all}, {Request::reduce_scatter, reduce_scatter},
       {Request::broadcast, broadcast}};
   const auto found = bodies.find(call.request.function);
-  return found == bodies.end() ? runtime::body_of(call) : found->second(call);  // others send no tensor
+  return found == bodies.end() ? runtime::definition_of(call.request.function).body(call)  // sends no tensor
+                               : found->second(call);
 }
 
 Pair& NcclDataPlane::pair_with(const Group& group, int peer) {

@@ -12,7 +12,8 @@
 #include <vector>
 
 #include "cuda/gpu.hpp"
-#include "engine/device/runtime/collective_bodies.hpp"
+#include "engine/device/runtime/collectives/collectives.hpp"
+#include "engine/device/runtime/stream.hpp"
 
 namespace shard::cuda {
 

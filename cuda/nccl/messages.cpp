@@ -10,9 +10,7 @@
 #include "cuda/gpu_memory.hpp"
 #include "cuda/nccl/connections.hpp"
 #include "cuda/success.hpp"
-#include "engine/device/books/ledger.hpp"
-#include "engine/device/runtime/collective_bodies.hpp"
-#include "engine/device/runtime/notes.hpp"
+#include "engine/device/runtime/collectives/collectives.hpp"
 
 namespace shard::cuda {
 
@@ -27,7 +25,7 @@ void launch_send(Link& link, Call& call) {
   LaunchIn launch(stream, call);
   ++link.launched;
   if (call.tensor.size() == 0) return;
-  note_sent(call.request, call.group().id(), Collective::send, {1, call.tensor.bytes()});
+  book(call);
   SHARDBOOK_CHECK(ncclSend(data_on(stream, std::as_const(call.tensor)),
                            static_cast<std::size_t>(call.tensor.size()), ncclFloat, link.rank_of_peer(), comm,
                            stream));

@@ -1,17 +1,17 @@
 /// The collectives. Members agree on each call, and book what the emulator would send, by its closed form. Tensors
 /// and buffers are made and freed in the emulator's order.
 
+#include "engine/device/runtime/collectives/collectives.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <functional>
 
 #include "emu/meta/memory.hpp"
-#include "engine/device/books/collective_costs.hpp"
 #include "engine/device/books/memory.hpp"
 #include "engine/device/books/products_by.hpp"
-#include "engine/device/runtime/collective_bodies.hpp"
-#include "engine/device/runtime/notes.hpp"
+#include "engine/device/runtime/backend.hpp"
 
 namespace shard::runtime {
 
@@ -53,28 +53,13 @@ class HostValues {
 namespace {
 
 /// `is_even`: every member sends as much.
-void book(const Call& call, Collective collective, const Traffic& sent, bool is_even) {
+void book(const Call& call, bool is_even) {
   if (!is_even) call.group().wire().treats_members_differently();
-  if (sent.messages > 0) note_sent(call.request, call.group().id(), collective, sent);
+  book(call);
 }
 
-bool are_equal(const std::vector<Index>& sizes) {
-  return std::ranges::adjacent_find(sizes, std::ranges::not_equal_to()) == sizes.end();
-}
-
-Traffic message_of(const Tensor& t) {
-  return {t.size() > 0 ? 1 : 0, t.bytes()};
-}
-
-std::vector<Index> sizes_of(const std::vector<Range>& ranges) {
-  std::vector<Index> sizes;
-  for (const Range& r : ranges) sizes.push_back(r.size());
-  return sizes;
-}
-
-std::vector<Range> scaled(std::vector<Range> ranges, Index of_one) {
-  for (Range& r : ranges) r = {r.begin * of_one, r.end * of_one};
-  return ranges;
+bool are_equal(const std::vector<Range>& slices) {
+  return std::ranges::adjacent_find(slices, std::ranges::not_equal_to(), &Range::size) == slices.end();
 }
 
 /// The reverse of `packed`: slices one behind the other become a tensor.
@@ -110,26 +95,21 @@ Tensor packed(Tensor&& t, int axis, const std::vector<Range>&) {
 Task all_reduce(Call& call) {
   call.announce(MayDiffer::nothing());
   co_await call.agreement();
-  const Index size = call.tensor.size();
-  book(call, Collective::all_reduce, ring_all_reduce(size, call.devices(), call.me()),
-       size % call.devices() == 0);
+  book(call, call.tensor.size() % call.devices() == 0);
 }
 
 Task reduce_scatter(Call& call) {
   call.announce(MayDiffer::nothing());
   co_await call.agreement();
-  const std::vector<Index> sizes = sizes_of(call.slices);
-  book(call, Collective::reduce_scatter, ring_reduce_scatter(sizes, call.me()), are_equal(sizes));
+  book(call, are_equal(call.slices));
 }
 
 Task all_gather(Call& call) {
-  const int axis = call.request.axis;
+  const int axis = *call.request.axis;
   call.announce(MayDiffer::along(axis), is_written(call.tensor));
   co_await call.agreement();
   if (call.devices() == 1) co_return;
-  std::vector<Index> extents;
-  for (int d = 0; d < call.devices(); ++d) extents.push_back(call.agreement().extent_of(d));
-  const std::vector<Range> slices = cut(extents);
+  const std::vector<Range>& slices = call.slices = gathered_slices(call);
   const Shape whole = with_extent(call.tensor.shape(), axis, slices.back().end);
   const bool has_room = num_elements(whole) > 0 && call.buffer.size() == num_elements(whole);
   Tensor row = has_room ? std::move(call.buffer) : room_for_slices(num_elements(whole), axis);
@@ -138,14 +118,13 @@ Task all_gather(Call& call) {
   HostValues values(call, call.tensor, std::vector<Range>(slices.size(), all), elements);
   co_await call.messages();
   if (axis == 0) values.write_to(row);
-  const std::vector<Index> sizes = sizes_of(elements);
-  book(call, Collective::all_gather, ring_all_gather(sizes, call.me()), are_equal(sizes));
+  book(call, are_equal(elements));
   call.tensor = Tensor();
   call.tensor = unpacked(std::move(row), whole, axis);
 }
 
 Task all_to_all(Call& call) {
-  const int split_axis = call.request.axis, concat_axis = call.request.concat_axis;
+  const int split_axis = *call.request.axis, concat_axis = *call.request.concat_axis;
   const std::vector<Range>& mine = call.slices;
   call.announce(MayDiffer::along(concat_axis), is_written(call.tensor));
   call.exchange_counts();
@@ -161,7 +140,7 @@ Task all_to_all(Call& call) {
   Tensor outgoing = packed(std::move(call.tensor), split_axis, mine);
   Tensor row = concat_axis == 0 ? TensorMemory::make({total}) : TensorMemory::buffer(total);
   if (split_axis == 0 && concat_axis == 0) values.write_to(row);
-  book(call, Collective::all_to_all, pairwise_all_to_all(sizes_of(elements), call.me()), false);
+  book(call, false);
   outgoing = Tensor();
   call.tensor = unpacked(std::move(row), incoming.result, concat_axis);
 }
@@ -173,14 +152,13 @@ Task broadcast(Call& call) {
   RootShape shape(call, root, call.tensor.shape());
   co_await shape;
   if (call.me() != root) call.tensor = TensorMemory::make(shape.shape());
-  book(call, Collective::broadcast, tree_broadcast(call.tensor.size(), call.devices(), call.me(), root),
-       false);
+  book(call, false);
 }
 
 Task barrier(Call& call) {
   call.announce(MayDiffer::all());
   co_await call.agreement();
-  book(call, Collective::barrier, tree_barrier(call.devices(), call.me()), false);
+  book(call, false);
 }
 
 Task send_async(Call& call) {
@@ -192,7 +170,7 @@ Task send_async(Call& call) {
   call.exchange_shapes(src.shape(), target, source);
   co_await call.messages();
   if (source) require_same_shape(call, *source, call.request.into->shape());
-  if (target && *target != call.me()) book(call, Collective::send_async, message_of(src), false);
+  if (target && *target != call.me()) book(call, false);
 }
 
 Task send(Call& call) {
@@ -200,7 +178,7 @@ Task send(Call& call) {
   const std::vector<Index> numbers = numbers_of(t.shape());
   const bool is_rendezvous = call.request.function == Request::send;
   call.group().post(call.messages(), Channel::message_shape, call.peer(), numbers, is_rendezvous);
-  if (t.size() > 0) note_sent(call.request, call.group().id(), Collective::send, message_of(t));
+  book(call);
   co_await call.messages();
 }
 

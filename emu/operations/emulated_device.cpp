@@ -3,7 +3,8 @@
 #include "emu/products/products.hpp"
 #include "emu/slice_copies.hpp"
 #include "engine/device/books/products_by.hpp"
-#include "engine/device/runtime/collective_bodies.hpp"
+#include "engine/device/runtime/backend.hpp"
+#include "engine/device/runtime/collectives/collectives.hpp"
 
 namespace shard::runtime {
 

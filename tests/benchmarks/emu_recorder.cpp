@@ -65,7 +65,7 @@ class RecordedGroup : public WrappedCommunicator {
     made.receives = function == Request::receive || function == Request::post_receive;
     made.is_posted = function == Request::post_send || function == Request::post_receive;
     if (function == Request::reduce_scatter || function == Request::all_to_all) {
-      const Index extent = t.extent(request.axis);
+      const Index extent = t.extent(*request.axis);
       for (Index count : request.counts.value_or(slices(extent, 1, num_devices())))
         made.counts.push_back(t.size() == 0 ? 0 : count * t.size() / extent);
     }

@@ -4,9 +4,6 @@
 
 #include <fmt/format.h>
 
-#include <array>
-
-#include "engine/device/books/ledger.hpp"
 #include "engine/device/books/memory.hpp"
 
 namespace shard {
@@ -32,42 +29,14 @@ Tensor tensor_of(CallResult result) {
 
 }  // namespace
 
-std::string_view name(Request::Function function) {
-  constexpr std::array<std::string_view, Request::verify_replicated + 1> names = {
-      "barrier",     "send",        "send_async", "all_gather",       "all_reduce",       "reduce_scatter",
-      "all_to_all",  "broadcast",   "receive",    "post_send",        "post_receive",     "split",
-      "synchronize", "an exchange", "a gather",   "a gather for all", "verify_replicated"};
-  static_assert(!names.back().empty());
-  static_assert(static_cast<int>(Request::broadcast) == static_cast<int>(Collective::broadcast));
-  return names[function];
-}
-
 Collective Request::collective() const {
-  return function <= broadcast ? static_cast<Collective>(function) : Collective::send;
+  return function <= broadcast ? function : send;
 }
 
 std::string Request::name() const {
   const std::string_view of_function = shard::name(function);
   const bool has_subject = function == exchange || function == gather || function == gather_for_all;
   return has_subject ? fmt::format("{} of \"{}\"", of_function, what) : std::string(of_function);
-}
-
-std::string Request::describe(const std::vector<int>& members) const {
-  switch (function) {
-    case all_reduce:
-      return fmt::format("{}({}) of {}", name(), shard::name(op), to_string(shape));
-    case reduce_scatter:
-      return fmt::format("{}({}) of {} along axis {}", name(), shard::name(op), to_string(shape), axis);
-    case all_gather:
-      return fmt::format("{} of {} along axis {}", name(), to_string(shape), axis);
-    case all_to_all:
-      return fmt::format("{} of {} from axis {} to axis {}{}", name(), to_string(shape), axis, concat_axis,
-                         counts ? " by counts" : "");
-    case broadcast:
-      return fmt::format("{} from device {}", name(), members[static_cast<std::size_t>(*peer)]);
-    default:
-      return name();
-  }
 }
 
 std::string place_of_call(Index number, SourceLine where, bool is_counted) {

@@ -26,40 +26,44 @@ namespace shard {
 enum class ReduceOp { sum, avg, max, min, prod };
 std::string_view name(ReduceOp op);
 
+/// The functions of a communicator. The ledger books what those up to broadcast send; those up to post_receive are
+/// counted: errors give the call's number. What each function is: runtime/collectives/collectives.hpp.
+enum class Collective {
+  barrier,
+  send,
+  send_async,
+  all_gather,
+  all_reduce,
+  reduce_scatter,
+  all_to_all,
+  broadcast,
+  receive,
+  post_send,
+  post_receive,
+  split,
+  synchronize,
+  exchange,
+  gather,
+  gather_for_all,
+  verify_replicated
+};
+inline constexpr int num_collectives = static_cast<int>(Collective::broadcast) + 1;
+std::string_view name(Collective collective);
+
 class Communicator;
-enum class Collective;  // the calls that send tensor data: books/ledger.hpp
 
 /// One call of a communicator, with its arguments. Each function fills the fields that it needs.
 struct Request {
-  /// The functions up to post_receive are counted: errors give the call's number. Those up to broadcast have the
-  /// order of Collective.
-  enum Function {
-    barrier,
-    send,
-    send_async,
-    all_gather,
-    all_reduce,
-    reduce_scatter,
-    all_to_all,
-    broadcast,
-    receive,
-    post_send,
-    post_receive,
-    split,
-    synchronize,
-    exchange,
-    gather,
-    gather_for_all,
-    verify_replicated
-  };
+  using Function = Collective;
+  using enum Collective;
 
   Function function = barrier;
   Tensor tensor = {};               ///< the argument
   bool is_shared = false;           ///< the caller keeps the argument, so the call must not write to it
   std::optional<Tensor> into = {};  ///< `dst` of send_async, on the same memory
-  ReduceOp op = ReduceOp::sum;
-  int axis = 0;  ///< of all_to_all: the split axis
-  int concat_axis = 0;
+  std::optional<ReduceOp> op = {};
+  std::optional<int> axis = {};  ///< of all_to_all: the split axis
+  std::optional<int> concat_axis = {};
   std::optional<int> peer = {};       ///< the other device of a message, or a broadcast's root
   std::optional<Shape> arrives = {};  ///< the shape of the result, if the caller knows it
   std::optional<std::vector<Index>> counts = {};
@@ -80,7 +84,6 @@ struct Request {
   /// "all_gather of (2, 3) along axis 1". `members`: the ids in the job, by which errors name devices.
   std::string describe(const std::vector<int>& members) const;
 };
-std::string_view name(Request::Function function);
 /// "call 3 at FILE:LINE"; of a call that is not counted, "after call 3, at FILE:LINE". Without a line that is not known.
 std::string place_of_call(Index number, SourceLine where, bool is_counted = true);
 

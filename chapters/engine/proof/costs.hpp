@@ -15,7 +15,7 @@
 
 #include "engine/device/books/collective_costs.hpp"
 #include "engine/device/books/ledger.hpp"
-#include "engine/device/operations.hpp"
+#include "engine/device/device.hpp"
 
 namespace shard {
 

@@ -147,11 +147,11 @@ void Recorder::called(Request& request, const Communicator& group) {
     entry.add("function", name(request.function));
     entry.add("is_counted", request.is_counted());
     if (!request.what.empty()) entry.add("what", request.what);
-    const Request::Function f = request.function;
-    if (f == Request::all_reduce || f == Request::reduce_scatter) entry.add("op", name(request.op));
-    if (f == Request::all_gather || f == Request::reduce_scatter)
-      entry.add("axes", std::vector{request.axis});
-    if (f == Request::all_to_all) entry.add("axes", std::vector{request.axis, request.concat_axis});
+    if (request.op) entry.add("op", name(*request.op));
+    if (request.concat_axis)
+      entry.add("axes", std::vector{*request.axis, *request.concat_axis});
+    else if (request.axis)
+      entry.add("axes", std::vector{*request.axis});
     if (request.peer) entry.add("peer", group.members().at(static_cast<std::size_t>(*request.peer)));
     entry.add("group", group.group_id());
     if (request.tensor.memory() != nullptr) write_tensor(entry.begin("from"), request.tensor);

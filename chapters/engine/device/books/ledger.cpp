@@ -12,14 +12,6 @@ std::string_view name(Purpose purpose) {
   return names[static_cast<int>(purpose)];
 }
 
-std::string_view name(Collective collective) {
-  constexpr std::array<std::string_view, num_collectives> names = {
-      "barrier",    "send",           "send_async", "all_gather",
-      "all_reduce", "reduce_scatter", "all_to_all", "broadcast"};
-  static_assert(!names.back().empty());
-  return names[static_cast<int>(collective)];
-}
-
 void Ledger::allocated(Purpose purpose, std::int64_t bytes) {
   int p = static_cast<int>(purpose);
   live_[p] += bytes;
@@ -41,29 +33,14 @@ void Ledger::moved(Purpose from, Purpose to, std::int64_t bytes) {
 }
 
 void Ledger::sent(std::int64_t group, Collective collective, const Traffic& messages) {
-  traffic_[group][static_cast<std::size_t>(collective)] += messages;
+  traffic_[{group, collective}] += messages;
 }
 
-Traffic Ledger::traffic(Collective collective) const {
+Traffic Ledger::traffic_where(std::optional<std::int64_t> group, std::optional<Collective> collective) const {
   Traffic total;
-  for (const auto& [group, calls] : traffic_) total += calls[static_cast<std::size_t>(collective)];
-  return total;
-}
-
-Traffic Ledger::traffic() const {
-  Traffic total;
-  for (const auto& [group, calls] : traffic_) total += traffic_in(group);
-  return total;
-}
-
-Traffic Ledger::traffic_in(std::int64_t group, Collective collective) const {
-  const auto found = traffic_.find(group);
-  return found == traffic_.end() ? Traffic{} : found->second[static_cast<std::size_t>(collective)];
-}
-
-Traffic Ledger::traffic_in(std::int64_t group) const {
-  Traffic total;
-  for (int c = 0; c < num_collectives; ++c) total += traffic_in(group, static_cast<Collective>(c));
+  for (const auto& [of, messages] : traffic_)
+    if (of.first == group.value_or(of.first) && of.second == collective.value_or(of.second))
+      total += messages;
   return total;
 }
 

@@ -3,7 +3,9 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string_view>
+#include <utility>
 
 #include "engine/device/call_site.hpp"
 
@@ -13,21 +15,9 @@ namespace shard {
 enum class Purpose { parameters, gradients, optimizer, activations, buffers };
 inline constexpr int num_purposes = 5;
 
-/// The calls that send tensor data. Control messages (shapes, checks) are not counted.
-enum class Collective {
-  barrier,
-  send,
-  send_async,
-  all_gather,
-  all_reduce,
-  reduce_scatter,
-  all_to_all,
-  broadcast
-};
-inline constexpr int num_collectives = static_cast<int>(Collective::broadcast) + 1;
-
 std::string_view name(Purpose purpose);
-std::string_view name(Collective collective);
+
+enum class Collective;  // a function of a communicator: device.hpp
 
 /// What one device sent.
 struct Traffic {
@@ -55,7 +45,8 @@ class Ledger {
   void allocated(Purpose purpose, std::int64_t bytes);
   void released(Purpose purpose, std::int64_t bytes);
   void moved(Purpose from, Purpose to, std::int64_t bytes);
-  /// Books messages that were sent in the group with this Communicator::group_id().
+  /// Books messages that were sent in the group with this Communicator::group_id(). Control messages (shapes, checks) are
+  /// not booked.
   void sent(std::int64_t group, Collective collective, const Traffic& messages);
   void computed(std::int64_t flops) { flops_ += flops; }
 
@@ -68,19 +59,23 @@ class Ledger {
   /// The line at which the most bytes over all purposes were held first; none before a call.
   SourceLine peak_line() const { return peak_line_; }
   /// What was sent since the last reset, by one or all kinds of call, in one or all groups.
-  Traffic traffic(Collective collective) const;
-  Traffic traffic() const;
-  Traffic traffic_in(std::int64_t group, Collective collective) const;
-  Traffic traffic_in(std::int64_t group) const;
+  Traffic traffic(Collective collective) const { return traffic_where({}, collective); }
+  Traffic traffic() const { return traffic_where({}, {}); }
+  Traffic traffic_in(std::int64_t group, Collective collective) const {
+    return traffic_where(group, collective);
+  }
+  Traffic traffic_in(std::int64_t group) const { return traffic_where(group, {}); }
   std::int64_t flops() const { return flops_; }
 
   /// Starts a measurement: sets traffic and operations to 0, and the peak to the bytes held now.
   void reset();
 
  private:
+  Traffic traffic_where(std::optional<std::int64_t> group, std::optional<Collective> collective) const;
+
   std::array<std::int64_t, num_purposes> live_{};
   std::array<std::int64_t, num_purposes> peak_{};
-  std::map<std::int64_t, std::array<Traffic, num_collectives>> traffic_;  // by group
+  std::map<std::pair<std::int64_t, Collective>, Traffic> traffic_;  // by group and collective
   std::int64_t live_total_ = 0;
   std::int64_t peak_total_ = 0;
   SourceLine peak_line_;

@@ -4,7 +4,6 @@
 
 #include <cstdio>
 
-#include "engine/device/runtime/collective_bodies.hpp"
 #include "engine/device/runtime/groups/tree.hpp"
 #include "engine/device/runtime/stream.hpp"
 
@@ -20,6 +19,21 @@ bool Task::advance() {
   return true;
 }
 
+std::vector<Index> numbers_of(const Shape& shape) {
+  std::vector<Index> numbers = {static_cast<Index>(shape.size())};
+  numbers.insert(numbers.end(), shape.begin(), shape.end());
+  return numbers;
+}
+
+Shape shape_from(const std::vector<Index>& numbers) {
+  return Shape(numbers.begin() + 1, numbers.begin() + 1 + numbers[0]);
+}
+
+bool is_message(Collective function) {
+  return function == Request::send || function == Request::receive || function == Request::post_send ||
+         function == Request::post_receive;
+}
+
 Call::Call(std::shared_ptr<Group> group, Request&& asked)
     : request(std::move(asked)),
       name(request.name() + group->in_group()),
@@ -30,10 +44,6 @@ Call::Call(std::shared_ptr<Group> group, Request&& asked)
 
 bool Call::is_posted() const {
   return request.function == Request::post_send || request.function == Request::post_receive;
-}
-
-bool Call::is_message() const {
-  return is_posted() || request.function == Request::send || request.function == Request::receive;
 }
 
 bool Call::test() {

@@ -61,6 +61,15 @@ class Task {
   std::coroutine_handle<promise_type> body_;
 };
 
+/// A message's shape as numbers, and back.
+inline constexpr std::size_t most_axes = 32;
+inline constexpr std::size_t most_shape_numbers = 1 + most_axes;
+std::vector<Index> numbers_of(const Shape& shape);
+Shape shape_from(const std::vector<Index>& numbers);
+
+/// Whether it is a send or a receive, which two members call.
+bool is_message(Collective function);
+
 /// A call's work in the streams of a GPU, which executes work later than the host launches it.
 class OnDevice {
  public:
@@ -94,8 +103,6 @@ class Call : public Pending, public std::enable_shared_from_this<Call> {
 
   /// Whether it is a nonblocking message, which proceeds independently of the order of the stream.
   bool is_posted() const;
-  /// Whether it is a send or a receive, which two members call.
-  bool is_message() const;
 
   /// Also notices failed devices and deadlocks, since a program may test in a loop.
   bool test() override;

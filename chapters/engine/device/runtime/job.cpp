@@ -6,7 +6,8 @@
 
 #include <cstdio>
 
-#include "engine/device/runtime/collective_bodies.hpp"
+#include "engine/device/runtime/backend.hpp"
+#include "engine/device/runtime/stream.hpp"
 #include "engine/device/runtime/watchdog/message_counts.hpp"
 
 namespace shard::runtime {

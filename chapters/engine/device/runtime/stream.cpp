@@ -7,7 +7,7 @@
 #include <chrono>
 #include <thread>
 
-#include "engine/device/runtime/collective_bodies.hpp"
+#include "engine/device/runtime/backend.hpp"
 #include "engine/device/this_device.hpp"
 
 namespace shard::runtime {
@@ -161,7 +161,7 @@ Blocked Stream::blocked_by(const Call& call) const {
     blocked.any_of = {*dependencies};
   else
     blocked.any_of = blocked.in_flight;
-  if (!call.is_message()) {
+  if (!is_message(call.request.function)) {
     blocked.group = call.group().id();
     blocked.members = call.group().members();
     blocked.call_of_group = call.group().calls_begun();

@@ -31,8 +31,9 @@ struct AgreementOption {
 Index fingerprint(const Request& request, MayDiffer difference) {
   std::uint64_t hash = 0;
   const int root = request.function == Request::broadcast ? *request.peer : -1;
-  for (int number : {static_cast<int>(request.function), static_cast<int>(request.op), request.axis,
-                     request.concat_axis, root, request.counts ? 1 : 0})
+  const ReduceOp op = request.op.value_or(ReduceOp::sum);
+  for (int number : {static_cast<int>(request.function), static_cast<int>(op), request.axis.value_or(0),
+                     request.concat_axis.value_or(0), root, request.counts ? 1 : 0})
     hash = mixed(hash, static_cast<std::uint64_t>(number));
   hash = mixed(hash, std::hash<std::string>()(request.what));
   if (difference.axis != MayDiffer::all().axis) {

@@ -144,7 +144,7 @@ class Group {
   /// An all-to-all after max_at_end: returns the number that each member has for this one.
   std::vector<Index> exchange_at_end(const std::vector<Index>& numbers_for_each);
 
-  /// Null for the bodies of collective_bodies.hpp.
+  /// Null for the bodies of collectives.hpp.
   std::unique_ptr<DataPlane> data_plane;
 
  private:

@@ -3,83 +3,19 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <numeric>
 
-#include "engine/device/books/collective_costs.hpp"
-#include "engine/device/runtime/collective_bodies.hpp"
+#include "engine/device/runtime/backend.hpp"
+#include "engine/device/runtime/collectives/collectives.hpp"
 #include "engine/device/runtime/operations/tensor_memory.hpp"
+#include "engine/device/runtime/stream.hpp"
 #include "engine/device/runtime/watchdog/flight_record.hpp"
-#include "engine/device/runtime/watchdog/message_counts.hpp"
 #include "engine/device/this_device.hpp"
 
 namespace shard {
 
 namespace runtime {
 namespace {
-
-/// Collects the number that each device announces; of a split, all keys and then all colors.
-Task announced_numbers(Call& call) {
-  call.announce(MayDiffer::all());
-  co_await call.agreement();
-  for (int d = 0; d < call.devices(); ++d) call.numbers.push_back(call.agreement().number_of(d));
-  for (int d = 0; call.request.function == Request::split && d < call.devices(); ++d)
-    call.numbers.push_back(call.agreement().extent_of(d));
-}
-
-}  // namespace
-
-Task body_of(Call& call) {
-  constexpr std::array<Task (*)(Call&), Request::split> bodies = {
-      // in the order of Request::Function
-      barrier,    send,      send_async, all_gather, all_reduce, reduce_scatter,
-      all_to_all, broadcast, receive,    send,       receive};
-  const Request::Function function = call.request.function;
-  return function < Request::split ? bodies[function](call) : announced_numbers(call);
-}
-
-namespace {
-
-/// Rearranges the argument of a reduce_scatter by slices. The result is taken out when the caller waits.
-void cut_for_reduction(Call& call) {
-  Tensor& t = call.tensor;
-  call.slices = {{0, t.size()}};
-  if (call.devices() == 1) return;
-  const int axis = call.request.axis;
-  const auto me = static_cast<std::size_t>(call.me());
-  const std::vector<Range> slices = cut(t.extent(axis), call.devices());
-  const Index of_one = num_elements(with_extent(t.shape(), axis, 1));
-  const Shape shape = with_extent(t.shape(), axis, slices[me].size());
-  t = packed(std::move(t), axis, slices);
-  call.slices = slices;
-  for (Range& r : call.slices) r = {r.begin * of_one, r.end * of_one};
-  call.buffer = ring_buffer_of(call.slices[0].size());
-  call.finish = [mine = call.slices[me], shape](Tensor& row) {
-    const Index all = row.size();
-    row = slice(std::move(row).reshaped({all}), 0, mine.begin, mine.end).reshaped(shape);
-  };
-}
-
-/// Makes buffers and slices, and counts messages, before the body begins.
-void prepare(Call& call) {
-  Request& r = call.request;
-  Tensor& t = call.tensor;
-  const int n = call.devices();
-  const Request::Function f = r.function;
-  if (f == Request::send || f == Request::post_send)
-    MessageCounts::instance().note_sent(call.group().member(*r.peer), call.name, r.call, r.where);
-  if (f == Request::receive || f == Request::post_receive) {
-    MessageCounts::instance().note_received(call.group().member(*r.peer));
-    if (r.arrives) t = Tensor::uninitialized(*r.arrives);
-  }
-  if (f == Request::send_async) r.number = r.peer.value_or(-1);
-  if (f == Request::all_gather && r.is_shared && n == 1) t = t.clone();
-  if (f == Request::all_gather && r.arrives && n > 1)
-    call.buffer = room_for_slices(num_elements(*r.arrives), r.axis);
-  if (f == Request::all_reduce) call.buffer = ring_buffer_of(ring_buffer(t.size(), n));
-  if (f == Request::reduce_scatter) cut_for_reduction(call);
-  if (f == Request::all_to_all) call.slices = r.counts ? cut(*r.counts) : cut(t.extent(r.axis), n);
-}
 
 /// While such an object lives, this device makes a group. It is made when all members have called split, before
 /// their last exchange.
@@ -129,8 +65,9 @@ class GroupCommunicator : public Communicator {
     request.call = stream().calls();
     auto call = std::make_shared<Call>(group_, std::move(request));
     FlightRecord::instance().note_call(call->request.call, call->name, call->request.where);
-    prepare(*call);
-    call->body = group_->data_plane ? group_->data_plane->body_of(*call) : body_of(*call);
+    const Definition& what = definition_of(call->request.function);
+    if (what.prepare != nullptr) what.prepare(*call);
+    call->body = group_->data_plane ? group_->data_plane->body_of(*call) : what.body(*call);
     stream().start(call);
     return {std::move(call), [](CallResult result) { return result; }};
   }
@@ -167,7 +104,7 @@ class GroupCommunicator : public Communicator {
   void require_fitting(const Request& r) const {
     const Tensor& t = r.tensor;
     const std::string_view what = shard::name(r.function);
-    const bool may_be_me = r.function == Request::send_async || r.function == Request::broadcast;
+    const bool may_be_me = !is_message(r.function);
     if (r.peer && (*r.peer < 0 || *r.peer >= num_devices() || (!may_be_me && *r.peer == device_id())))
       refuse(Code::argument, r.name() + group_->in_group(),
              fmt::format("a device of 0 to {}{}", num_devices() - 1, may_be_me ? "" : " but oneself"),
@@ -177,14 +114,13 @@ class GroupCommunicator : public Communicator {
       refuse(Code::argument, what, fmt::format("at most {} axes", most_axes), fmt::to_string(rank));
     if (r.into && TensorMemory::overlap(t, *r.into))
       refuse(Code::argument, what, "src and dst to be different tensors", "the same memory twice");
-    const bool has_axis = r.function == Request::all_gather || r.function == Request::reduce_scatter;
-    if (has_axis || r.function == Request::all_to_all) require_axis(what, t.shape(), r.axis);
-    if (r.function == Request::all_to_all) require_axis(what, t.shape(), r.concat_axis);
+    for (const std::optional<int> axis : {r.axis, r.concat_axis})
+      if (axis) require_axis(what, t.shape(), *axis);
     if (r.counts && (r.counts->size() != static_cast<std::size_t>(num_devices()) ||
                      std::ranges::any_of(*r.counts, [](Index c) { return c < 0; }) ||
-                     std::accumulate(r.counts->begin(), r.counts->end(), Index{0}) != t.extent(r.axis)))
+                     std::accumulate(r.counts->begin(), r.counts->end(), Index{0}) != t.extent(*r.axis)))
       refuse(Code::argument, what,
-             fmt::format("{} counts that add up to {}", num_devices(), t.extent(r.axis)),
+             fmt::format("{} counts that add up to {}", num_devices(), t.extent(*r.axis)),
              to_string(*r.counts));
   }
 
