@@ -1,4 +1,4 @@
-"""Builds the page that trains in a browser: the engine by Emscripten, and what stands around it."""
+"""Builds the pages that train and count costs in a browser: the engine by Emscripten, and what stands around it."""
 import os
 import re
 import shutil
@@ -14,7 +14,7 @@ LIBCXX = Path("/usr/lib/llvm-16/include/wasm32-wasi/c++/v1")
 
 
 def lacking():
-    """What there must be to build the page, in words; empty where all is there."""
+    """What there must be to build the pages, in words; empty where all is there."""
     if not shutil.which("em++") or not shutil.which("node"):
         return "em++ is missing (package emscripten)"
     words = subprocess.run(["em++", "-dM", "-E", "-x", "c++", "/dev/null"], capture_output=True, text=True).stdout
@@ -29,8 +29,8 @@ def program():
     return Path(os.environ.get("PROGRAMS", ROOT / "build/local"), "shardbook")
 
 
-def build_module():
-    """The engine in WebAssembly, in build/web."""
+def build_modules():
+    """The engine in WebAssembly, in build/web: the paths of the module that trains, and of that which counts costs."""
     WEB.mkdir(parents=True, exist_ok=True)
     os.environ.setdefault("NODE_PATH", "/usr/share/nodejs")  # Debian's Emscripten finds its parser of JavaScript there
     emscripten = subprocess.run(["em-config", "EMSCRIPTEN_ROOT"], capture_output=True, text=True).stdout.strip()
@@ -41,17 +41,21 @@ def build_module():
         if configured.returncode:
             setup.say(configured.stderr)
             setup.fail(69, f"could not configure {os.path.relpath(WEB)}")
-    setup.run_ninja(WEB, ["shardbook"], lambda said: "")
-    return WEB / "shardbook.js"
+    setup.run_ninja(WEB, ["shardbook", "costs"], lambda said: "")
+    return WEB / "shardbook.js", WEB / "costs.js"
 
 
 def write(file):
-    """Builds all, and writes the page."""
+    """Builds all, and writes the page that trains, and costs.html beside it. Returns their paths."""
     if not program().is_file():
         setup.build("release", ["local.shardbook"])
-    module = build_module()
+    trains, counts = build_modules()
     setup.player()
-    sys.path.append(str(ROOT / "chapters/player/run"))
+    sys.path += [str(ROOT / "chapters/player" / room) for room in ("run", "costs")]
     import whole
+    import whole_costs
     listed = subprocess.run([program(), "list"], capture_output=True, text=True, check=True).stdout
-    file.write_text(whole.page(ROOT, module, listed), "utf-8")
+    costs = file.with_name("costs.html")
+    file.write_text(whole.page(ROOT, trains, listed), "utf-8")
+    costs.write_text(whole_costs.page(ROOT, counts), "utf-8")
+    return file, costs

@@ -241,6 +241,7 @@ class Command(unittest.TestCase):
     def test_types(self):
         of_run = ("choices", "engine", "results", "main")
         files = [*sorted((ROOT / "chapters/player/page").glob("*.js")),
+                 *sorted((ROOT / "chapters/player/costs").glob("*.js")),
                  *(ROOT / f"chapters/player/run/{name}.js" for name in of_run)]
         options = "--checkJs --allowJs --noEmit --strict --target es2022 --module es2022".split()
         command = ["tsc", *options, "--lib", "es2022,dom,dom.iterable", *files]

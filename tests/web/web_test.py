@@ -23,6 +23,8 @@ setup.player()
 import join
 
 PROGRAM, PRODUCTS, PAGE = BUILD / "local/shardbook", BUILD / "tests/libplain_blas.so", BUILD / "play.html"
+COSTS, META = BUILD / "costs.html", BUILD / "meta/shardbook"
+NETWORKS = json.loads((ROOT / "chapters/player/costs/networks.json").read_text())
 ENVIRONMENT = {**os.environ, "SHARDBOOK_PRODUCTS": str(PRODUCTS)}
 OF_THIS_MACHINE = ("milliseconds", "products")
 MOST_BYTES = 2_300_000
@@ -135,6 +137,40 @@ class Web(Pages):
                         expected.trimmed() if name == "record" else expected.play())))
                 self.assertIn(expected.list(), given)
                 self.assertIn(expected.end(), given)
+
+    def test_costs_are_those_of_a_shell(self):
+        """Memory, bytes, messages and operations of each variant, and the number of parameters."""
+        self.browser.said.clear()
+        self.assertLess(COSTS.stat().st_size, MOST_BYTES)
+        for network, way, mesh, devices in (
+                ("Mistral 7B", "08", "", 4), ("Mixtral 8x7B", "five", "pipeline=2,expert=2", 4), ("T5 large", "08", "", 3),
+                ("Llama 2 7B", "decoder-data-tensor", "data=2,tensor=3", 6), ("Llama 2 70B", "decoder-fsdp-tensor", "", 8)):
+            with self.subTest(network=network, way=way), tempfile.TemporaryDirectory() as folder:
+                config = Path(folder, "config.json")
+                config.write_text(json.dumps(NETWORKS[network]))
+                words = ["08"] if way == "08" else ["09", "--variant", way, *(["--mesh", mesh] if mesh else [])]
+                source = ["--source-length", "64"] if network.startswith("T5") else []
+                printed = subprocess.run([META, words[0], "costs", *words[1:], "--config", config, "--batch", "8", "--length",
+                                          "64", *source, "--json"], capture_output=True, text=True, check=True,
+                                         env={**os.environ, "SHARDBOOK_DEVICES": str(devices)}).stdout
+                self.browser.open(f"{COSTS.as_uri()}#network={quote(network)}&way={way}&mesh={quote(mesh)}&devices={devices}"
+                                  "&batch=8&length=64")
+                self.browser.wait_for(lambda: self.browser.run("document.documentElement.dataset.ended !== undefined"))
+                self.assertEqual(self.browser.run("document.getElementById('error').textContent"), "")
+                shown = dict(self.browser.run("[...document.querySelectorAll('.way')].map((one) => "
+                                              "[one.querySelector('h2').firstChild.data, one.querySelector('dl').textContent])"))
+                expected = json.loads(printed)
+                self.assertEqual(set(shown), set(expected))
+                for name, rows in expected.items():
+                    fullest = max(rows, key=lambda row: row["peak"])
+                    for figure in (*(f"{fullest[key]:,} bytes" for key in ("parameters", "gradients", "state", "peak")),
+                                   f"{max(row['flops'] for row in rows):,} operations",
+                                   f"{max(row['bytes'] for row in rows):,} bytes in {max(row['messages'] for row in rows):,} "):
+                        self.assertIn(figure, shown[name])
+                said = self.browser.run("document.getElementById('formula').textContent")
+                if way == "08" and not source:
+                    self.assertIn(", as counted", said)
+        self.assertEqual(self.browser.said, [])
 
     def test_a_run_is_stopped_and_the_page_is_alive_meanwhile(self):
         self.browser.open(f"{PAGE.as_uri()}")

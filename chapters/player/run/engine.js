@@ -44,10 +44,11 @@ export function stop() {
 }
 
 /**
- * Runs `shardbook WORDS` on so many devices. Whatever ran before is stopped.
+ * Runs `shardbook WORDS` on so many devices. Whatever ran before is stopped. `files`: texts that lie in /data.
  * @param {number} devices @param {string[]} words @param {(told: Told) => void} heard
+ * @param {Record<string, string>} [files]
  */
-export async function run(devices, words, heard) {
+export async function run(devices, words, heard, files = {}) {
   stop();
   try {
     const { module, source } = await loaded();
@@ -55,7 +56,7 @@ export async function run(devices, words, heard) {
     const mine = worker = new Worker(source);
     mine.onmessage = ({ data }) => { if (worker === mine) heard(data); };
     mine.onerror = ({ message }) => heard({ failure: message });
-    mine.postMessage({ module, devices, words });
+    mine.postMessage({ module, devices, words, files });
   } catch (error) {
     heard({ failure: String(error) });
   }

@@ -12,7 +12,7 @@ function lines(isError) {
   };
 }
 
-onmessage = async ({ data: { module, devices, words } }) => {
+onmessage = async ({ data: { module, devices, words, files } }) => {
   const begun = performance.now();
   let hasEnded = false, engine;
 
@@ -44,7 +44,7 @@ onmessage = async ({ data: { module, devices, words } }) => {
       preRun: [({ ENV, FS }) => {
         ENV.SHARDBOOK_DEVICES = String(devices);
         FS.mkdir("/data");
-        for (const [name, text] of Object.entries(texts.data)) FS.writeFile(`/data/${name}`, text);
+        for (const [name, text] of Object.entries({ ...texts.data, ...files })) FS.writeFile(`/data/${name}`, text);
       }],
     });
     const bytes = new TextEncoder().encode(words.map((word) => `${word}\n`).join("") + "\0");
