@@ -193,7 +193,7 @@ void finish(cudaStream_t stream) {
 }
 
 void wait_for(Event& event) {
-  ControlPlane::Wait wait;
+  runtime::Wait wait;
   const Clock::time_point since = Clock::now();
   Clock::time_point next = since + patience();
   while (!event.test()) {

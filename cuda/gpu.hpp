@@ -12,7 +12,6 @@
 namespace shard::cuda {
 
 using runtime::Blocked;
-using runtime::ControlPlane;
 
 /// An event: a point in a stream. A body can await it.
 class Event : public runtime::Awaited {

@@ -7,7 +7,7 @@
 #include <cstdio>
 #include <utility>
 
-#include "engine/device/runtime/watchdog/control_plane.hpp"
+#include "engine/device/runtime/witness.hpp"
 
 namespace shard::local {
 
@@ -94,7 +94,7 @@ void Scheduler::yield() {
 std::optional<runtime::DeviceState> Scheduler::state_of(Scheduled& scheduled) {
   if (scheduled.describe == nullptr) return std::nullopt;
   const Device::Scope scope(scheduled.device);
-  return runtime::ControlPlane::instance().my_state((*scheduled.describe)());
+  return runtime::state_of_device((*scheduled.describe)());
 }
 
 void Scheduler::print() const {

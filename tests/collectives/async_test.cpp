@@ -12,7 +12,6 @@
 #include <stdexcept>
 
 #include "engine/device/books/ledger.hpp"
-#include "engine/device/runtime/watchdog/control_plane.hpp"
 #include "tests/harness/catch.hpp"
 #include "tests/harness/devices.hpp"
 

@@ -4,7 +4,6 @@
 #include <thread>
 
 #include "engine/device/books/ledger.hpp"
-#include "engine/device/runtime/watchdog/control_plane.hpp"
 #include "tests/harness/catch.hpp"
 #include "tests/harness/devices.hpp"
 

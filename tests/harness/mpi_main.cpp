@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "engine/device/device.hpp"
-#include "engine/device/runtime/watchdog/control_plane.hpp"
+#include "engine/device/runtime/job.hpp"
 #include "tests/harness/main.hpp"
 
 namespace shard::testing {
@@ -49,8 +49,7 @@ class DeviceListener : public FailureListener {
     try {
       meet();
     } catch (const Error& error) {
-      runtime::ControlPlane::instance().fail(error.code(),
-                                             "after test case \"" + path_[0] + "\": " + error.what());
+      runtime::Job::fail(error.code(), "after test case \"" + path_[0] + "\": " + error.what());
     }
     if (test_options().brief && std::ranges::any_of(progress.failed, [](Index n) { return n > 0; }))
       throw EndOfTests();

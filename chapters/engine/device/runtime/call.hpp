@@ -104,6 +104,9 @@ class Call : public Pending, public std::enable_shared_from_this<Call> {
   /// Whether it is a nonblocking message, which proceeds independently of the order of the stream.
   bool is_posted() const;
 
+  /// Whether it is done, also on the device.
+  bool has_ended() const { return done && (!on_device || on_device->is_reached()); }
+
   /// Also notices failed devices and deadlocks, since a program may test in a loop.
   bool test() override;
   void wait() override;

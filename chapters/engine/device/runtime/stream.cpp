@@ -8,6 +8,8 @@
 #include <thread>
 
 #include "engine/device/runtime/backend.hpp"
+#include "engine/device/runtime/job.hpp"
+#include "engine/device/runtime/witness.hpp"
 #include "engine/device/this_device.hpp"
 
 namespace shard::runtime {
@@ -19,10 +21,10 @@ using namespace std::chrono_literals;
 std::atomic<bool> another_has_called = false;
 
 [[noreturn]] void end_job() {
-  ControlPlane::instance().fail(
-      Code::argument, fmt::format("device {}: a call to the device, or an operation on tensors: expected "
-                                  "from the thread that runs the program, given from a second thread",
-                                  this_device()));
+  Job::fail(Code::argument,
+            fmt::format("device {}: a call to the device, or an operation on tensors: expected "
+                        "from the thread that runs the program, given from a second thread",
+                        this_device()));
 }
 
 /// The first thread that calls this is the device's thread. A call from any other thread ends the job with one
@@ -63,7 +65,7 @@ void Stream::advance() {
 
 void Stream::advance_during_work() {
   advance();
-  if (!queue_.empty() || !posted_.empty()) ControlPlane::yield_before_work();
+  if (!queue_.empty() || !posted_.empty()) Wait::let_others_run();
 }
 
 bool Stream::advance(Call& call) {
@@ -79,10 +81,10 @@ bool Stream::advance(Call& call) {
 
 void Stream::wait_for(Call& call) try {
   stop_polling();
-  ControlPlane::Wait wait;
+  Wait wait;
   for (advance(); !call.done; advance()) {
     if (call.is_posted() && advance(call)) break;
-    wait.idle([&] { return describe(call); });
+    wait.idle([&] { return wait_for_call(*this, call); });
   }
   std::exception_ptr error = call.body.error();
   if (call.on_device && !error) call.on_device->join();
@@ -102,21 +104,13 @@ void Stream::give_up(Call& call) {
   call.close();
 }
 
-namespace {
-
-bool is_done(const Call& call) {
-  return call.done && (!call.on_device || call.on_device->is_reached());
-}
-
-}  // namespace
-
 bool Stream::poll(const std::shared_ptr<Call>& call) {
   advance();
   if (call->is_posted()) advance(*call);
-  if (is_done(*call)) return true;
+  if (call->has_ended()) return true;
   if (!std::exchange(call->is_polled, true)) polled_.push_back(call);
   if (!poll_wait_) poll_wait_.emplace();
-  poll_wait_->poll([this] { return describe_polled(); });
+  poll_wait_->poll([this] { return wait_for_polled(*this); });
   return false;
 }
 
@@ -128,83 +122,9 @@ void Stream::stop_polling() {
 
 void Stream::drain() {
   stop_polling();
-  ControlPlane::Wait wait;
-  for (advance(); !queue_.empty() || !posted_.empty(); advance()) wait.idle([this] { return describe(); });
-}
-
-namespace {
-
-std::optional<Blocked::Dependencies> dependencies_of(const Call& call) {
-  const Awaited* awaited = call.body.awaited();
-  return awaited == nullptr ? Blocked::Dependencies{} : awaited->dependencies();
-}
-
-}  // namespace
-
-std::vector<Blocked::Dependencies> Stream::in_flight() const {
-  std::vector<Blocked::Dependencies> all;
-  auto add = [&](const Call& o) {
-    if (auto dependencies = dependencies_of(o)) all.push_back(std::move(*dependencies));
-  };
-  if (!queue_.empty()) add(*queue_.front());
-  for (const auto& posted : posted_)
-    if (!posted->done) add(*posted);
-  return all;
-}
-
-Blocked Stream::blocked_by(const Call& call) const {
-  Blocked blocked;
-  blocked.call = call.name;
-  blocked.place = place_of_call(call.request.call, call.request.where, call.request.is_counted());
-  blocked.in_flight = in_flight();
-  if (const std::optional<Blocked::Dependencies> dependencies = dependencies_of(call))
-    blocked.any_of = {*dependencies};
-  else
-    blocked.any_of = blocked.in_flight;
-  if (!is_message(call.request.function)) {
-    blocked.group = call.group().id();
-    blocked.members = call.group().members();
-    blocked.call_of_group = call.group().calls_begun();
-  }
-  return blocked;
-}
-
-/// The call that this one waits for: the first of the stream, or itself if it is nonblocking or done. (A done call
-/// waits only for this device's GPU.)
-const Call& Stream::blocking_call(const Call& call) const {
-  return call.done || call.is_posted() || queue_.empty() ? call : *queue_.front();
-}
-
-Blocked Stream::describe(const Call& call) const {
-  return blocked_by(blocking_call(call));
-}
-
-/// The device continues when any of the calls that it polls is done.
-Blocked Stream::describe_polled() const {
-  Blocked all;
-  std::size_t polled = 0;
-  for (const auto& call : polled_) {
-    if (is_done(*call)) continue;
-    if (polled++ == 0)
-      all = describe(*call);
-    else if (std::optional<Blocked::Dependencies> dependencies = dependencies_of(blocking_call(*call)))
-      all.any_of.push_back(std::move(*dependencies));
-    else
-      all.any_of.insert(all.any_of.end(), all.in_flight.begin(), all.in_flight.end());
-  }
-  all.is_polling = true;
-  if (polled > 1) all.place += fmt::format(", and {} more", polled - 1);
-  return all;
-}
-
-/// The device continues when all calls in flight are done.
-Blocked Stream::describe() const {
-  if (queue_.empty() && posted_.empty()) return {};
-  Blocked blocked = blocked_by(queue_.empty() ? *posted_.front() : *queue_.front());
-  Blocked::Dependencies all;
-  for (const auto& of_call : blocked.in_flight) all.insert(all.end(), of_call.begin(), of_call.end());
-  blocked.any_of = {all};
-  return blocked;
+  Wait wait;
+  for (advance(); !queue_.empty() || !posted_.empty(); advance())
+    wait.idle([this] { return wait_for_all(*this); });
 }
 
 Stream& stream() {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "engine/device/runtime/call.hpp"
+#include "engine/device/runtime/wait.hpp"
 
 namespace shard::runtime {
 
@@ -33,12 +34,12 @@ class Stream {
   void stop_polling();
   /// Returns when all calls are done.
   void drain();
-  /// Describes a wait for this call, that is, for the first call of the stream or a nonblocking message.
-  Blocked describe(const Call& call) const;
-  /// Describes a wait for all calls.
-  Blocked describe() const;
-  /// The dependencies of each call that may proceed.
-  std::vector<Blocked::Dependencies> in_flight() const;
+
+  /// The calls in progress: those that wait for one another, in order, and the nonblocking messages.
+  const std::deque<std::shared_ptr<Call>>& queue() const { return queue_; }
+  const std::list<std::shared_ptr<Call>>& posted() const { return posted_; }
+  /// The calls that this device has polled since its last call.
+  const std::vector<std::shared_ptr<Call>>& polled() const { return polled_; }
 
   /// The number of calls of this device in all groups. Errors name a call by its number.
   Index calls() const { return calls_; }
@@ -54,9 +55,6 @@ class Stream {
  private:
   /// Advances the call as far as possible. Returns whether it is done.
   bool advance(Call& call);
-  const Call& blocking_call(const Call& call) const;
-  Blocked blocked_by(const Call& call) const;
-  Blocked describe_polled() const;
   void give_up(Call& call);
 
   Index calls_ = 0;
@@ -65,8 +63,8 @@ class Stream {
   std::list<std::shared_ptr<Call>> posted_;
   static constexpr std::size_t most_tests = 64;  // of nonblocking messages in one advance(), round-robin
   std::list<std::shared_ptr<Call>>::iterator next_posted_ = posted_.begin();
-  std::vector<std::shared_ptr<Call>> polled_;    // since this device's last call
-  std::optional<ControlPlane::Wait> poll_wait_;  // since the first poll
+  std::vector<std::shared_ptr<Call>> polled_;
+  std::optional<Wait> poll_wait_;  // since the first poll
 };
 
 Stream& stream();

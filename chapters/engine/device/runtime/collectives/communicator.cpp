@@ -7,6 +7,7 @@
 
 #include "engine/device/runtime/backend.hpp"
 #include "engine/device/runtime/collectives/collectives.hpp"
+#include "engine/device/runtime/meeting.hpp"
 #include "engine/device/runtime/operations/tensor_memory.hpp"
 #include "engine/device/runtime/stream.hpp"
 #include "engine/device/runtime/watchdog/flight_record.hpp"
@@ -50,7 +51,7 @@ class GroupCommunicator : public Communicator {
         stream().stop_polling();
         request.call = stream().calls();
         FlightRecord::instance().note_call(request.call, request.name(), request.where);
-        return done({.texts = group_->gather(request)});
+        return done({.texts = runtime::gather(*group_, request)});
       case Request::verify_replicated:  // a plain communicator believes the claim
         return {};
       default:

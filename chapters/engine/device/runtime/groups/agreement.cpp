@@ -68,8 +68,7 @@ std::optional<Blocked::Dependencies> Agreement::dependencies() const {
   if (at_once_ == nullptr) return posts_.dependencies();
   Blocked::Dependencies begun;
   for (int d = 0; d < group_->num_devices(); ++d)
-    if (!group_->wire().is_absent(d))
-      begun.push_back({group_->member(d), group_->id(), Group::calls_slot, group_->calls_begun()});
+    if (!group_->wire().is_absent(d)) begun.push_back(group_->counts().begun_by(d));
   return begun;
 }
 

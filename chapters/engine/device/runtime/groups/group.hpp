@@ -1,11 +1,8 @@
 #pragma once
 
 /// The devices of one communicator, and their control messages: shapes and other arguments of calls. The ledger
-/// does not count these. The group counts all posts, so that the control plane can tell what a device waits
-/// for.
+/// does not count these.
 
-#include <array>
-#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -13,7 +10,7 @@
 
 #include "engine/device/device.hpp"
 #include "engine/device/runtime/groups/wire.hpp"
-#include "engine/device/runtime/watchdog/control_plane.hpp"
+#include "engine/device/runtime/watchdog/post_counts.hpp"
 
 namespace shard::runtime {
 
@@ -37,8 +34,6 @@ inline constexpr Channel first_of_messages = Channel::message_shape;
 /// 9.1.2, promises tags up to 32767).
 inline constexpr int first_free_tag = 16383;
 
-enum class Side { sending, receiving };
-
 /// An event that a body can wait for.
 class Awaited {
  public:
@@ -58,16 +53,15 @@ class Posts : public Awaited {
   void give_up();
   /// Removes complete messages; true when none is left. \throws Error lost when a peer is gone
   bool test() override;
-  std::optional<Blocked::Dependencies> dependencies() const override { return dependencies_; }
+  std::optional<Blocked::Dependencies> dependencies() const override;
 
  private:
   friend class Group;
   struct Post {
     Started request;
-    Index* posted;  // the count in the group's slot
+    PostCounts::Post counted;
   };
   std::vector<Post> requests_;
-  Blocked::Dependencies dependencies_;
 };
 
 class Call;
@@ -80,7 +74,7 @@ class DataPlane {
   virtual Task body_of(Call& call) = 0;
 };
 
-/// A member is given by its place, 0 to num_devices() - 1. The control plane and errors use ids in the job.
+/// A member is given by its place, 0 to num_devices() - 1. The watchdog and errors use ids in the job.
 class Group {
  public:
   /// All devices of the job. A collective.
@@ -108,13 +102,10 @@ class Group {
 
   /// Begins the next collective call. Its number is part of the tags of its messages, so that messages of a failed
   /// call do not match receives of a later one.
-  void begin_call() { ++calls_begun_; }
-  /// The number of collective calls that this device has begun in this group.
-  Index calls_begun() const { return calls_begun_; }
-  /// The number of posts that this device has made on a channel.
+  void begin_call() { counts_.begin_call(); }
+  /// The number of posts that this device has made on a channel of messages.
   Index posted(Side side, Channel channel, int peer) const {
-    const auto count = posted_.find(slot(side, channel, peer));
-    return count == posted_.end() ? 0 : count->second;
+    return counts_.posted(side, static_cast<int>(channel), peer);
   }
   /// The last call that all members have made: its name, number and line.
   struct LastCall {
@@ -127,53 +118,26 @@ class Group {
   /// The tag of messages on a channel.
   int tag(Channel channel) const;
 
-  /// Slots of no channel, which count control collectives, begun collective calls, and collectives at the end of
-  /// the program.
-  static constexpr Index control_slot = 0, calls_slot = 1, end_slot = 2;
-
   /// For a backend that sends tensor data over the wire, too. It reports its sends and receives by track().
   Wire& wire() const { return *wire_; }
   void track(Posts& posts, Started request, Side side, Channel channel, int peer);
+  /// Of the world: a wire of its own for the end of the program, so that its messages never match others.
+  Wire& wire_of_end() const { return *wire_of_end_; }
 
-  /// Returns all members' texts, in order, on member 0 or on all; nothing on other members. A collective that
-  /// does not wait for the stream.
-  std::vector<std::string> gather(const Request& request);
-  /// Returns the largest exit code when all devices are at the end of the program. A collective of the world, on a
-  /// wire of its own, so that it never matches a gather.
-  Index max_at_end(Index exit_code);
-  /// An all-to-all after max_at_end: returns the number that each member has for this one.
-  std::vector<Index> exchange_at_end(const std::vector<Index>& numbers_for_each);
+  /// What the watchdog compares. Nothing that is sent depends on it but a call's number, which is part of its tags.
+  PostCounts& counts() { return counts_; }
 
   /// Null for the bodies of collectives.hpp.
   std::unique_ptr<DataPlane> data_plane;
 
  private:
   Group(std::unique_ptr<Wire> wire, Index id, std::vector<int> members);
-  /// The slot in which a device counts its posts on this side of a channel with this peer.
-  Index slot(Side side, Channel channel, int peer) const;
-  /// Returns when the request is complete. Calls in flight proceed meanwhile. If an error ends the wait, the
-  /// request goes on, so its `memory` then lives as long as the device.
-  void wait_for(const std::string& what, Started request, std::shared_ptr<void> memory,
-                Index slot = control_slot);
-  std::vector<Index> all_gather(const std::string& what, Index mine);
-  /// \throws Error mismatch, on all members, unless all of them make this gather.
-  void require_same_gather(const Request& mine);
 
   std::unique_ptr<Wire> wire_, wire_of_end_;
   Index id_;
   std::vector<int> members_;
   std::string in_group_;
-  std::map<Index, Index> posted_ = {{control_slot, 0}, {calls_slot, 0}};  // by slot
-  Index& calls_begun_ = posted_.at(calls_slot);
-  /// A slot's place in posted_: a ring counts in the same two again and again.
-  struct Counted {
-    Index slot = -1;
-    Index* posts = nullptr;
-  };
-  std::array<Counted, 2> counted_last_;  // by side
+  PostCounts counts_;
 };
-
-/// "device 1", "devices 0 to 3, 5".
-std::string devices_text(std::vector<int> devices);
 
 }  // namespace shard::runtime

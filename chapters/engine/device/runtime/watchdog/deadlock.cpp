@@ -8,7 +8,8 @@
 #include <utility>
 
 #include "engine/device/gathered.hpp"
-#include "engine/device/runtime/groups/group.hpp"
+#include "engine/device/runtime/watchdog/message_counts.hpp"
+#include "engine/device/runtime/watchdog/post_counts.hpp"
 
 namespace shard::runtime {
 
@@ -16,6 +17,19 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Blocked::Dependency, peer, group, slot, posts
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Blocked, call, place, any_of, in_flight, is_polling, is_at_end, group,
                                    members, call_of_group)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(DeviceState, blocked, posted, calls)
+
+std::string devices_text(std::vector<int> devices) {
+  std::ranges::sort(devices);
+  std::vector<std::string> runs;
+  for (std::size_t first = 0, next; first < devices.size(); first = next) {
+    for (next = first + 1; next < devices.size() && devices[next] == devices[next - 1] + 1;) ++next;
+    if (next - first > 2)
+      runs.push_back(fmt::format("{} to {}", devices[first], devices[next - 1]));
+    else
+      for (std::size_t i = first; i < next; ++i) runs.push_back(fmt::to_string(devices[i]));
+  }
+  return fmt::format("device{} {}", devices.size() == 1 ? "" : "s", fmt::join(runs, ", "));
+}
 
 std::string DeviceState::packed() const {
   return to_bytes(*this);
@@ -74,7 +88,7 @@ namespace {
 std::vector<int> awaited_devices(const DeviceStates& states, const DeviceState& state) {
   const Blocked& b = state.blocked;
   std::set<int> awaited;
-  const auto calls = static_cast<Index>(Group::calls_slot);
+  const auto calls = static_cast<Index>(PostCounts::calls_slot);
   for (int d : b.members)
     if (const auto& other = states[static_cast<std::size_t>(d)];
         !other || posted(*other, b.group, calls) < b.call_of_group)
@@ -164,6 +178,11 @@ std::string explain_deadlock(const DeviceStates& states, const std::vector<int>&
                         devices.size() == 1 ? "s" : "", line.substr(verb));
   }
   return text + "\n  " + advice(states, involved);
+}
+
+void throw_deadlock(const std::string& line) {
+  MessageCounts::instance().forget();
+  throw Error(Code::deadlock, line);
 }
 
 }  // namespace shard::runtime

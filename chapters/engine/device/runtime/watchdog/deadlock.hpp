@@ -64,4 +64,10 @@ std::vector<int> stuck_devices(const DeviceStates& states);
 /// An error message: which device waits in which call for whom, and the likely mistake.
 std::string explain_deadlock(const DeviceStates& states, const std::vector<int>& stuck);
 
+/// \throws Error deadlock. Also discards this device's counts of messages.
+[[noreturn]] void throw_deadlock(const std::string& line);
+
+/// "device 1", "devices 0 to 3, 5".
+std::string devices_text(std::vector<int> devices);
+
 }  // namespace shard::runtime

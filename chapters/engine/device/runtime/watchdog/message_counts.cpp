@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include "engine/device/device.hpp"
-#include "engine/device/runtime/watchdog/control_plane.hpp"
 #include "engine/device/this_device.hpp"
 
 namespace shard::runtime {
@@ -33,7 +32,7 @@ std::string MessageCounts::unreceived(const std::vector<Index>& received) const 
     const Index of_peer = received[static_cast<std::size_t>(d)];
     if (is_known_ && of_peer >= 0 && of_peer < pair.sent)
       lines += fmt::format("\n  device {} sent {} to device {}, which received {}: its last is {} ({})",
-                           ControlPlane::instance().id(), pair.sent, d, of_peer, pair.call,
+                           this_device(), pair.sent, d, of_peer, pair.call,
                            place_of_call(pair.number, pair.where));
   }
   return lines;

@@ -1,6 +1,6 @@
-/// The control plane of devices in one process, which run one at a time.
+/// Jobs of devices in one process, which run one at a time.
 
-#include "engine/device/runtime/watchdog/control_plane.hpp"
+#include "emu/local/job.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -9,7 +9,6 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "emu/local/job.hpp"
 #include "emu/local/scheduler.hpp"
 #include "engine/device/runtime/job.hpp"
 
@@ -17,37 +16,15 @@ namespace shard {
 
 namespace runtime {
 
-struct ControlPlane::Peers {};
+void Job::start(int&, char**&) {}
 
-const int ControlPlane::Wait::spins_before_a_pause = 1;
+void Job::finish(int) {}
 
-ControlPlane::ControlPlane() = default;
-ControlPlane::~ControlPlane() = default;
-
-void ControlPlane::start(int&, char**&) {
-  id_ = this_device();
-  size_ = local::Scheduler::instance().devices();
-}
-
-void ControlPlane::Wait::pause(const std::function<Blocked()>& describe) {
-  local::Scheduler::instance().wait(describe);
-}
-void ControlPlane::Wait::listen(const std::function<Blocked()>&) {}
-ControlPlane::Wait::~Wait() = default;
-
-void ControlPlane::yield_before_work() {
-  local::Scheduler::instance().yield();
-}
-
-void ControlPlane::all_are_at_end() {}
-
-void ControlPlane::fail(Code code, const std::string& line) {
+void Job::fail(Code code, const std::string& line) {
   print_error(line);
   std::fflush(nullptr);
   std::_Exit(static_cast<int>(code));
 }
-
-void ControlPlane::finish(int) {}
 
 namespace {
 
@@ -75,7 +52,7 @@ void local::run_job(int devices, const std::function<void(Communicator& world)>&
   int argc = 0;
   char** argv = nullptr;
   auto run_device = [&] {
-    runtime::ControlPlane::instance().start(argc, argv);
+    runtime::Job::start(argc, argv);
     runtime::run_in_world([&](Communicator& world) { return body(world), 0; });
   };
   Scheduler::run(devices, run_device, absence);
@@ -95,7 +72,7 @@ int run_on_devices(int& argc, char**& argv, const std::function<int(Communicator
   }
   int exit_code = 0;
   local::Scheduler::run(devices, [&] {
-    runtime::ControlPlane::instance().start(argc, argv);
+    runtime::Job::start(argc, argv);
     exit_code = runtime::run_as_device(body);  // the same on all devices
   });
   return exit_code;
