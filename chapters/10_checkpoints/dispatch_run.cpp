@@ -8,7 +8,8 @@
 #include "dispatched_t5.hpp"
 #include "engine/basics/options.hpp"
 #include "engine/basics/printable.hpp"
-#include "engine/program/commands.hpp"
+#include "engine/program/command_line.hpp"
+#include "engine/program/commands/with_parameters.hpp"
 #include "engine/workloads/decoder/decoder.hpp"
 #include "engine/workloads/t5/t5.hpp"
 #include "map.hpp"
@@ -73,35 +74,37 @@ Index positive_number(const std::string& option, const std::string& text) {
 }  // namespace
 
 int run_dispatched(Communicator& group, const std::string& command, const std::vector<std::string>& words) {
+  const bool infers = command == "infer";
   MapRequest request;
-  Arguments arguments;
-  std::string number = command == "infer" ? "1" : "32";
+  InferCommand infer;
+  GenerateCommand generate;
+  std::string number = infers ? "1" : "32", record;
   std::vector<TextOption> options = request.options();
+  bool unverified = false;
   options.push_back({"--no-verify",
                      "Do not compare a checkpoint's files with their digests",
                      "",
                      {},
                      nullptr,
-                     &arguments.unverified});
-  if (command == "infer") {
+                     &unverified});
+  if (infers) {
     options.push_back({"--batch", "Sequences that go through the network together", "N=1", {}, &number});
   } else {
-    options.push_back({"--ids", "The prompt: tokens, such as 5,17,2", "LIST", {}, &arguments.ids});
+    options.push_back({"--ids", "The prompt: tokens, such as 5,17,2", "LIST", {}, &generate.ids});
     options.push_back(
         {"--tokens", "How many to write, unless one ends the sequence (eos_token_id)", "N=32", {}, &number});
   }
-  options.push_back(record_option(arguments.record));
+  options.push_back(record_option(record));
   if (!parse_options(group, "10_checkpoints " + command, words,
                      "Run a network by a map of modules and places", options,
                      "A device of the map is a process: -n says how many there are."))
     return 0;
-  (command == "infer" ? arguments.batch : arguments.tokens) =
-      positive_number(command == "infer" ? "--batch" : "--tokens", number);
+  (infers ? infer.batch : generate.tokens) = positive_number(infers ? "--batch" : "--tokens", number);
   if (request.params.empty()) throw Error(Code::usage, command + ": expected --params DIR, given none");
-  arguments.params = request.params;
+  infer.params = generate.params = {.path = request.params, .unverified = unverified};
   const Variant variant = dispatched_by(request);
-  return run_recorded_command(group, arguments.record, command, variant.name, [&](Communicator& recorded) {
-    return command == "infer" ? infer(recorded, variant, arguments) : generate(recorded, variant, arguments);
+  return run_recorded_command(group, record, command, variant.name, [&](Communicator& recorded) {
+    return infers ? infer.run_with(recorded, variant) : generate.run_with(recorded, variant);
   });
 }
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/program/commands.hpp"
+#include "engine/program/mains/main_functions.hpp"
 
 namespace {
 

@@ -14,9 +14,9 @@ void print_costs(const std::string& chapter, const Run& run) {
   const std::vector<CostsOfStep> all = costs_of_step(run);
   for (std::size_t device = 0; device < all.size(); ++device) {
     const CostsOfStep& c = all[device];
-    const std::string options = run.arguments.options.describe();
+    const std::string options = run.options.describe();
     fmt::print("{} {}{}{}; {}, batch {}; device {}; {} {} {} {} {} {} {} {} {}", chapter, run.variant.name,
-               options.empty() ? "" : " ", options, run.network.describe(), run.arguments.batch, device,
+               options.empty() ? "" : " ", options, run.network.describe(), run.training.batch, device,
                c.parameters, c.gradients, c.state, c.activations, c.buffers, c.peak, c.operations,
                c.sent.bytes, c.sent.messages);
     Traffic along;
@@ -37,10 +37,7 @@ void print_all(Communicator& group) {
       for (const Options& options : variant.test_options(group.num_devices())) {
         auto accepts = [&](const Workload& w) { return variant.accepts(group.num_devices(), w, options); };
         for (const testing::TestCase& c : testing::cases_of(*variant.workload, accepts)) {
-          Arguments arguments;
-          arguments.options = options;
-          arguments.batch = c.batch;
-          print_costs(chapter.folder, {group, variant, *c.workload, arguments});
+          print_costs(chapter.folder, {group, variant, *c.workload, options, {.batch = c.batch}});
         }
       }
 }

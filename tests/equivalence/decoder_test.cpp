@@ -6,7 +6,7 @@
 
 #include "08_decoder/single.hpp"
 #include "08_decoder/written_out.hpp"
-#include "engine/program/training/step.hpp"
+#include "engine/program/step/step.hpp"
 #include "engine/weights/checkpoint.hpp"
 #include "tests/equivalence/equivalence.hpp"
 #include "tests/equivalence/liveness.hpp"
@@ -89,9 +89,8 @@ TEST_CASE("decoder: integer optimizers count gradients in the network's units, a
   CHECK(start.workload->gradient_unit() < 1);
   CHECK(c.workload->gradient_unit() == start.workload->gradient_unit());  // with real numbers, too
   const Variant variant;
-  Arguments arguments;
-  arguments.optimizer = "integer";
-  const std::unique_ptr<Optimizer> named = optimizer_of({group(), variant, *start.workload, arguments});
+  const std::unique_ptr<Optimizer> named =
+      optimizer_of({group(), variant, *start.workload, {}, {.optimizer = "integer"}});
   IntegerMomentum with_momentum = integer_optimizer<IntegerMomentum>(start);
   for (Optimizer* optimizer : {named.get(), static_cast<Optimizer*>(&with_momentum)}) {
     ExactProblem problem = start;

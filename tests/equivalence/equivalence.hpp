@@ -10,7 +10,7 @@
 
 #include "engine/engines/optimizer.hpp"
 #include "engine/program/registry.hpp"
-#include "engine/program/training/rows_of_step.hpp"
+#include "engine/program/step/rows_of_step.hpp"
 #include "engine/weights/checkpoint.hpp"
 #include "tests/equivalence/networks.hpp"
 #include "tests/harness/catch.hpp"

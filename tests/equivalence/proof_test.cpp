@@ -6,7 +6,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "engine/program/training/rows_of_step.hpp"
+#include "engine/program/step/rows_of_step.hpp"
 #include "engine/proof/compare.hpp"
 #include "engine/proof/exact.hpp"
 #include "engine/proof/loss_curve.hpp"

@@ -1,9 +1,7 @@
 /// Reports of training runs: figures, their marks, and whether the run is good.
 
-#include "engine/program/report.hpp"
-
 #include "engine/basics/terminal.hpp"
-#include "engine/program/commands.hpp"
+#include "engine/program/report.hpp"
 #include "tests/harness/catch.hpp"
 #include "tests/harness/devices.hpp"
 #include "tests/harness/text_file.hpp"

@@ -19,11 +19,11 @@ std::vector<Index> more_scores(const std::string& balance, Index length) {
   m.num_blocks = 1, m.model_dim = 4, m.heads = 1, m.key_heads = 1, m.head_dim = 2, m.hidden_dim = 3;
   m.vocabulary = 5;
   const Decoder network(m, length);
-  Arguments arguments;
-  arguments.batch = 1;
-  arguments.options.set("--balance", balance);
+  Options options;
+  options.set("--balance", balance);
   std::vector<Index> more;
-  const auto all = costs_of_step({group(), find_chapter("08").variant("context"), network, arguments});
+  const auto all =
+      costs_of_step({group(), find_chapter("08").variant("context"), network, options, {.batch = 1}});
   for (const CostsOfStep& costs : all)
     more.push_back((costs.operations - all[0].operations) / (7 * product_flops(1, m.head_dim, 1)));
   return more;

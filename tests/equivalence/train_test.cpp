@@ -11,8 +11,8 @@
 
 #include "engine/files/safetensors/safetensors.hpp"
 #include "engine/files/safetensors/writer.hpp"
-#include "engine/program/commands.hpp"
 #include "engine/program/report.hpp"
+#include "engine/program/table/run_chapter.hpp"
 #include "engine/workloads/mlp/layers.hpp"
 #include "engine/workloads/mlp/mlp.hpp"
 #include "tests/harness/refused.hpp"

@@ -38,12 +38,12 @@ PARTS["engine"] = [
          "Somebody forgets to go on behind the addend that was copied.", "diverges"),
         ("slice-of-the-front", "begin, begin + size", "0 * begin, size",
          "Somebody tests on one device, whose offset is 0.", "nothing to see")),
-    *of("training step", PROGRAM + "training/train.cpp", "02_data_parallel --clip-norm 0.1", "train_test",
+    *of("training step", PROGRAM + "step/step.cpp", "02_data_parallel --clip-norm 0.1", "train_test",
         ("clipped-after-the-step",
-         "if (run.arguments.clip_norm) clip_gradients(run.group, gradients, *run.arguments.clip_norm);\n  "
+         "if (run.training.clip_norm) clip_gradients(run.group, gradients, *run.training.clip_norm);\n  "
          "optimizer.step(engine, gradients)",
-         "optimizer.step(engine, gradients); if (run.arguments.clip_norm) clip_gradients(run.group, gradients, "
-         "*run.arguments.clip_norm)", "Somebody clips gradients when they have been used.", "nothing to see")),
+         "optimizer.step(engine, gradients); if (run.training.clip_norm) clip_gradients(run.group, gradients, "
+         "*run.training.clip_norm)", "Somebody clips gradients when they have been used.", "nothing to see")),
 ]
 
 PARTS["files_and_data"] = [
@@ -143,12 +143,12 @@ PARTS["files_and_data"] = [
     *of("proof", PROOF + "costs.cpp", "02_data_parallel", "02_data_parallel.equivalence",
         ("peak-without-state", "state_per_element * trained()", "0 * state_per_element",
          "Somebody forgets what the optimizer holds.", "nothing to see: the form is wrong")),
-    *of("proof", PROGRAM + "training/step_figures.cpp", "", "train_test",
+    *of("proof", PROGRAM + "step/step_figures.cpp", "", "train_test",
         ("figures-of-the-last-step", "if (measured != formula) return;", "",
          "Somebody lets a later step, whose figures are right, hide an earlier one.", "nothing to see"),
         ("bytes-held-not-compared", 'add("bytes held", peak_);', "", "Somebody forgets one of four figures.",
          "nothing to see")),
-    *of("proof", PROGRAM + "training/exact_check.cpp", "", "train_test",
+    *of("proof", PROGRAM + "step/exact_check.cpp", "", "train_test",
         ("exact-mode-of-device-0", 'std::ranges::max(group.exchange("exact mode", worst))',
          'group.exchange("exact mode", worst)[0]', "Somebody reports what the first device found.",
          "nothing to see"),

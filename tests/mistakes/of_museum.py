@@ -62,7 +62,7 @@ ALL = [
         ("shipped-norms-never-summed", "engine.all_reduce(std::move(dw))",
          "Replicated(engine.group(), detail::Access::take(std::move(dw)))",
          "Somebody divides the rows of norms, and reduces gradients as before.", "nothing to see")),
-    *of("08 fsdp", "chapters/engine/program/training/train.cpp",
+    *of("08 fsdp", "chapters/engine/program/step/step.cpp",
         "08_decoder --variant fsdp --blocks 2 --batch 6 --length 48 --pieces sentences", "",
         ("shipped-mean-over-own-labels", "return batch.loss_gradient(out, first_row)",
          "Tensor dloss = batch.loss_gradient(out, first_row);\n    "

@@ -11,7 +11,6 @@
 #include "engine/basics/printable.hpp"
 #include "engine/basics/terminal.hpp"
 #include "engine/files/regular_file.hpp"
-#include "engine/program/commands.hpp"
 
 namespace shard {
 

@@ -60,5 +60,7 @@ std::string table(const Report& report, int width, bool with_times);
 std::string wrong_figures(const Report& report);
 /// Sentences that explain the marks of this table, and the source of its figures.
 std::string table_notes(const std::vector<Report>& reports);
+/// Prints the table of a tour from its reports, and whether the loss curves of all chapters agree.
+int summarize(const std::vector<std::string>& report_files);
 
 }  // namespace shard

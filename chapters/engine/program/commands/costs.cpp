@@ -1,3 +1,5 @@
+#include "engine/program/commands/costs.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -6,9 +8,9 @@
 
 #include "engine/basics/printable.hpp"
 #include "engine/basics/terminal.hpp"
-#include "engine/files/model_folder.hpp"
-#include "engine/program/commands.hpp"
+#include "engine/program/command_options.hpp"
 #include "engine/program/commands/costs_of_step.hpp"
+#include "engine/program/default_network.hpp"
 
 namespace shard {
 
@@ -24,9 +26,9 @@ struct Row {
   Index rest() const { return costs.peak - costs.parameters - costs.gradients - costs.state; }
 };
 
-std::vector<Row> rows_of(const Run& run) {
+std::vector<Row> rows_of(const Run& run, bool is_recorded) {
   std::vector<Row> rows;
-  for (const CostsOfStep& costs : costs_of_step(run))
+  for (const CostsOfStep& costs : costs_of_step(run, is_recorded))
     rows.push_back({fmt::format("device {}", rows.size()), costs, mesh_of(run)});
   return rows;
 }
@@ -43,34 +45,20 @@ std::vector<Row> joined(const std::vector<Row>& rows) {
   return all;
 }
 
-}  // namespace
-
-std::shared_ptr<Workload> network_of(const WorkloadKind& kind, const Arguments& arguments) {
-  if (arguments.config.empty()) return kind.make(arguments.options);
-  const std::vector<std::string> read = kind.options_beside_config();
-  for (const std::vector<OptionText>& options : {kind.options(), kind.training_options()})
-    for (const OptionText& o : options)
-      if (arguments.options.has(o.name) && std::ranges::find(read, o.name) == read.end())
-        throw Error(Code::usage, "{}: expected without --config, which says it, given {}", o.name,
-                    arguments.options.given(o.name));
-  return kind.described_by(read_model_config(arguments.config), arguments.options);
-}
-
-namespace {
-
 /// The first variant whose kind of network reads this config.json. \throws Error as the first variant does,
 /// if none reads it
-const Variant& reader_of(const Chapter& chapter, const Variant& first, const Arguments& arguments) {
-  if (arguments.config.empty() || arguments.only_variant) return first;
-  for (const Variant& v : chapter.variants) {
-    try {
-      network_of(*v.workload, arguments);
-      return v;
-    } catch (const Error&) {
-      continue;
+const Variant& reader_of(const Chapter& chapter, const CostsCommand& command) {
+  if (!command.variant.empty()) return chapter.variant(command.variant);
+  if (!command.config.empty())
+    for (const Variant& v : chapter.variants) {
+      try {
+        network_of(*v.workload, command.options, command.config);
+        return v;
+      } catch (const Error&) {
+        continue;
+      }
     }
-  }
-  return first;
+  return chapter.variants.front();
 }
 
 /// The memory of the device that holds most, and the most that any device sends and computes.
@@ -163,21 +151,16 @@ class SaysWhichRuns {
   bool is_wanted_;
 };
 
-/// The rows of all variants that train such networks, or of one.
-AllRows all_rows(Communicator& group, const Chapter& chapter, const Variant& variant, const Workload& network,
-                 const Arguments& arguments) {
+/// The rows of all variants that train such networks as `first` does, or of this one. `of`: the rows of one.
+AllRows all_rows(const Chapter& chapter, const Variant& first, const Workload& network, bool is_one,
+                 const std::function<std::vector<Row>(const Variant&)>& of) {
   AllRows all;
-  if (arguments.only_variant) {
-    const SaysWhichRuns says(group, variant.name);
-    all.of_variants.emplace_back(variant.name, rows_of({group, variant, network, arguments}));
-    return all;
-  }
+  if (is_one) return {{{first.name, of(first)}}, ""};
   for (const Variant& v : chapter.variants) {
     const std::string trained = v.workload->name();
-    if (trained != variant.workload->name() && trained != network.kind().name()) continue;
+    if (trained != first.workload->name() && trained != network.kind().name()) continue;
     try {
-      const SaysWhichRuns says(group, v.name);
-      all.of_variants.emplace_back(v.name, rows_of({group, v, network, arguments}));
+      all.of_variants.emplace_back(v.name, of(v));
     } catch (const Error& error) {
       if (error.code() != Code::usage) throw;
       all.refused += fmt::format("{}: {}\n", v.name, error.what());
@@ -213,12 +196,12 @@ nlohmann::ordered_json to_json(const CostsOfStep& c) {
           {"flops", c.operations}};
 }
 
-std::string title(const Chapter& chapter, const Workload& network, const Arguments& arguments, int devices) {
+std::string title(const Chapter& chapter, const Workload& network, const Training& step, int devices) {
   const std::string words = fmt::format(
       "{} {} on {} device{}: {}, {} parameters, {}, {}. A step of each engine, on tensors without memory.",
       chapter.short_name(), chapter.title, devices, devices == 1 ? "" : "s", network.describe(),
-      with_commas(static_cast<Index>(network.parameter_elements())), network.describe_batch(arguments.batch),
-      arguments.optimizer);
+      with_commas(static_cast<Index>(network.parameter_elements())), network.describe_batch(step.batch),
+      step.optimizer);
   return wrapped(words, output_columns()) + "\n\n";
 }
 
@@ -232,17 +215,39 @@ std::string json_of(const AllRows& all) {
 
 }  // namespace
 
-int costs(Communicator& group, const Chapter& chapter, const Variant& first, const Arguments& arguments) {
-  const Variant& variant = reader_of(chapter, first, arguments);
-  const std::shared_ptr<Workload> network = network_of(*variant.workload, arguments);
-  const AllRows all = all_rows(group, chapter, variant, *network, arguments);
+void CostsCommand::add_options(const CommandLine& line) {
+  add(line.app, "--variant", "NAME", variant, "Only this one, on each device", name_of_variant(line.chapter));
+  add_config(line, config);
+  line.app.add_flag("--json", json, "As JSON, with each device's bytes");
+  add_rows(line, batch, "Rows of the global batch");
+  DeclaredOptions(line, options).add_sizes();
+  add_optimizer_name(line, optimizer);
+  add_record(line, *this);
+}
+
+void CostsCommand::complete(const CommandLine& line) {
+  take_usual(line, *this, "--batch", &TrainingDefaults::batch, batch);
+  Command::complete(line);
+}
+
+/// The default network has enough layers for this number of devices.
+int CostsCommand::run(Communicator& group, const Chapter& chapter) const {
+  const Variant& first = reader_of(chapter, *this);
+  const Options all_options =
+      config.empty() ? with_default_network(group.num_devices(), chapter, first, options) : options;
+  const std::shared_ptr<Workload> network = network_of(*first.workload, all_options, config);
+  const Training step{.batch = batch, .optimizer = optimizer};
+  const bool is_one = !variant.empty();
+  const AllRows all = all_rows(chapter, first, *network, is_one, [&](const Variant& v) {
+    const SaysWhichRuns says(group, v.name);
+    return rows_of({group, v, *network, all_options, step}, !record.empty());
+  });
   if (group.device_id() != 0) return 0;
-  if (arguments.json)
+  if (json)
     fmt::print("{}", json_of(all));
   else
-    fmt::print("{}{}", title(chapter, *network, arguments, group.num_devices()),
-               table_of(all, arguments.only_variant.has_value()));
-  if (!arguments.json && network->has_journal())
+    fmt::print("{}{}", title(chapter, *network, step, group.num_devices()), table_of(all, is_one));
+  if (!json && network->has_journal())
     fmt::print("Costs depend on the experts that tokens choose. Here they choose them in turn.\n");
   return 0;
 }

@@ -48,15 +48,14 @@ class SameRows : public TrainingBatch {
 /// The costs of the second step on this device. The first step, with few rows, makes the optimizer's state.
 CostsOfStep my_costs(const Run& run, Index rows_of_first) {
   const ChoosingInTurn choosing;
-  const std::unique_ptr<ShardedEngine> engine =
-      run.variant.make(run.group, run.network, run.arguments.options);
+  const std::unique_ptr<ShardedEngine> engine = run.variant.make(run.group, run.network, run.options);
   const std::unique_ptr<Optimizer> optimizer = optimizer_of(run);
   load_beginning(run, *engine, *optimizer);
   const Index parameters = ledger().live(Purpose::parameters);
   SameRows batch(run.network);
-  Arguments of_first = run.arguments;
+  Training of_first = run.training;
   of_first.batch = rows_of_first;
-  training_step({run.group, run.variant, run.network, of_first}, *engine, *optimizer, batch);
+  training_step({run.group, run.variant, run.network, run.options, of_first}, *engine, *optimizer, batch);
   ledger().reset();
   note_parameters(*engine);
   note_section(run.variant.name, true);
@@ -92,7 +91,7 @@ AlikeDevices perhaps_alike(const Run& run) {
 std::optional<MeshShape> mesh_of(const Run& run) {
   const std::optional<OptionText> option = run.variant.declared("--mesh");
   if (!option) return {};
-  const Options& given = run.arguments.options;
+  const Options& given = run.options;
   std::vector<std::string> names;
   std::istringstream known(option->initial);
   for (std::string name; std::getline(known, name, ',');) names.push_back(name);
@@ -100,15 +99,14 @@ std::optional<MeshShape> mesh_of(const Run& run) {
                     run.group.num_devices());
 }
 
-std::vector<CostsOfStep> costs_of_step(const Run& run) {
-  if (run.variant.require) run.variant.require(run.group.num_devices(), run.network, run.arguments.options);
+std::vector<CostsOfStep> costs_of_step(const Run& run, bool is_recorded) {
+  if (run.variant.require) run.variant.require(run.group.num_devices(), run.network, run.options);
   const AlikeDevices alike = perhaps_alike(run);
   // A row for each of the alike devices, so that they do the same in the first step, too.
   auto costs_if_alike = [&](Communicator& world) {
-    return to_bytes(my_costs({world, run.variant, run.network, run.arguments}, alike.count));
+    return to_bytes(my_costs({world, run.variant, run.network, run.options, run.training}, alike.count));
   };
   std::optional<std::vector<std::string>> of_alike;
-  const bool is_recorded = !run.arguments.record.empty();  // then each device runs
   if (run.group.device_id() == 0 && alike.count > 2 && !is_recorded)
     of_alike = results_of_alike(run.group.num_devices(), alike, costs_if_alike);
   if (run.group.exchange("costs", of_alike ? 1 : 0)[0] == 0)

@@ -7,7 +7,7 @@
 
 #include "engine/device/books/ledger.hpp"
 #include "engine/layouts/mesh.hpp"
-#include "engine/program/training/step.hpp"
+#include "engine/program/step/step.hpp"
 
 namespace shard {
 
@@ -30,7 +30,8 @@ struct CostsOfStep {
 std::optional<MeshShape> mesh_of(const Run& run);
 
 /// Runs a step on each device. Returns the costs of all devices, in order, on device 0. Tokens choose experts
-/// in turn. Tensors need no elements. \throws Error usage when the variant cannot train this network on them
-std::vector<CostsOfStep> costs_of_step(const Run& run);
+/// in turn. Tensors need no elements. Where a record wants it, each device runs, also one that does the same as others.
+/// \throws Error usage when the variant cannot train this network on them
+std::vector<CostsOfStep> costs_of_step(const Run& run, bool is_recorded = false);
 
 }  // namespace shard

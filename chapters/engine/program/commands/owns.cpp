@@ -1,3 +1,5 @@
+#include "engine/program/commands/owns.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -6,7 +8,10 @@
 #include <set>
 
 #include "engine/basics/terminal.hpp"
-#include "engine/program/commands.hpp"
+#include "engine/device/books/memory.hpp"
+#include "engine/program/command_options.hpp"
+#include "engine/program/default_network.hpp"
+#include "engine/program/step/memory_check.hpp"
 #include "engine/workloads/initial_values.hpp"
 
 namespace shard {
@@ -155,11 +160,27 @@ std::vector<Cells> folded(const std::vector<Cells>& rows) {
 
 }  // namespace
 
-int owns(Communicator& group, const Variant& variant, const Arguments& arguments) {
-  const std::shared_ptr<Workload> network = network_of(*variant.workload, arguments);
-  if (variant.require) variant.require(group.num_devices(), *network, arguments.options);
-  const std::unique_ptr<ShardedEngine> engine = variant.make(group, *network, arguments.options);
-  const auto initial = generate_checkpoint(network->parameters(), arguments.seed);
+void OwnsCommand::add_options(const CommandLine& line) {
+  DeclaredOptions declared = add_engine_options(line, *this);
+  add_config(line, config);
+  declared.add_sizes();
+}
+
+void OwnsCommand::complete(const CommandLine& line) {
+  Command::complete(line);
+  const Variant& chosen = line.chapter.variant(variant);
+  if (tensors_have_elements())
+    require_room_for_parameters(line.group, *network_of(*chosen.workload, options, config), Training());
+  if (config.empty()) options = with_default_network(line.group.num_devices(), line.chapter, chosen, options);
+}
+
+int OwnsCommand::run(Communicator& group, const Chapter& chapter) const {
+  const Variant& chosen = chapter.variant(variant);
+  const std::shared_ptr<Workload> network = network_of(*chosen.workload, options, config);
+  if (chosen.require) chosen.require(group.num_devices(), *network, options);
+  const std::unique_ptr<ShardedEngine> engine = chosen.make(group, *network, options);
+  constexpr std::uint64_t seed = 0;
+  const auto initial = generate_checkpoint(network->parameters(), seed);
   const NotedCheckpoint noted(*initial);
   engine->load_checkpoint(noted);
   std::map<std::string, Ranges> updated;
@@ -167,7 +188,7 @@ int owns(Communicator& group, const Variant& variant, const Arguments& arguments
   const std::vector<Cells> held = rows_of(group, *network, noted.parts());
   const std::vector<Cells> trained = rows_of(group, *network, updated);
   if (group.device_id() != 0) return 0;
-  fmt::print("{}\n\n{}", for_reader(variant.name + ", " + network->describe()),
+  fmt::print("{}\n\n{}", for_reader(variant + ", " + network->describe()),
              table(folded(held), group.num_devices(), output_columns()));
   if (trained != held)
     fmt::print("\n{}\n\n{}",

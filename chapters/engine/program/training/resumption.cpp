@@ -1,4 +1,6 @@
 
+#include "engine/program/training/resumption.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,7 +9,6 @@
 #include "engine/files/regular_file.hpp"
 #include "engine/program/command_options.hpp"
 #include "engine/program/recorded_network.hpp"
-#include "engine/program/training/step.hpp"
 
 namespace shard {
 
@@ -36,36 +37,37 @@ void take(CLI::App& command, const std::string& name, const std::string& text, c
 
 }  // namespace
 
-Records records_of(const Run& run, Index step) {
-  const Arguments& a = run.arguments;
+Records records_of(const Run& run, const std::string& precision, Index step) {
+  const Training& t = run.training;
   const WorkloadKind& kind = *run.variant.workload;
   TrainingRecord record{step, {}};
-  record.options = {{"--batch", fmt::to_string(a.batch)},
-                    {"--seed", fmt::to_string(a.seed)},
-                    {"--optimizer", a.optimizer},
-                    {"--learning-rate", fmt::to_string(a.learning_rate)},
-                    {"--precision", a.precision}};
-  if (a.clip_norm) record.options["--clip-norm"] = fmt::to_string(*a.clip_norm);
+  record.options = {{"--batch", fmt::to_string(t.batch)},
+                    {"--seed", fmt::to_string(t.seed)},
+                    {"--optimizer", t.optimizer},
+                    {"--learning-rate", fmt::to_string(t.learning_rate)},
+                    {"--precision", precision}};
+  if (t.clip_norm) record.options["--clip-norm"] = fmt::to_string(*t.clip_norm);
   for (const OptionText& o : kind.training_options())
-    if (o.is_of_data && (o.type != "FILE" || a.options.has(o.name)))
-      record.options[o.name] = a.options.has(o.name) ? a.options.given(o.name) : o.initial;
-  return {record_of(run.network.kind().name(), kind, a.options, SizesFrom::options), record};
+    if (o.is_of_data && (o.type != "FILE" || run.options.has(o.name)))
+      record.options[o.name] = run.options.has(o.name) ? run.options.given(o.name) : o.initial;
+  return {record_of(run.network.kind().name(), kind, run.options, SizesFrom::options), record};
 }
 
-void take_recorded_options(CLI::App& command, const Chapter& chapter, Arguments& arguments) {
-  if (arguments.resume.empty()) return;
-  const auto manifest = std::make_shared<Manifest>(read_manifest(arguments.resume));
-  const std::string path = arguments.resume + '/' + Manifest::file_name;
+void take_recorded_options(const CommandLine& line, TrainCommand& command) {
+  const std::string& folder = command.training.resume;
+  if (folder.empty()) return;
+  const auto manifest = std::make_shared<Manifest>(read_manifest(folder));
+  const std::string path = folder + '/' + Manifest::file_name;
   if (!manifest->training) bad_file(path, "training", "a step to go on from", "parameters alone");
-  const Variant& variant = chapter.variant(arguments.variant);
-  arguments.options = with_network_of(*manifest, arguments.resume, *variant.workload, variant.name,
-                                      arguments.options, SizesFrom::options);
+  const Variant& variant = line.chapter.variant(command.variant);
+  command.options = with_network_of(*manifest, folder, *variant.workload, variant.name, command.options,
+                                    SizesFrom::options);
   try {
-    for (const auto& [name, text] : manifest->training->options) take(command, name, text, arguments.resume);
+    for (const auto& [name, text] : manifest->training->options) take(line.app, name, text, folder);
   } catch (const CLI::ParseError& error) {
     bad_file(path, "training", "values of options", printable(error.what(), 200));
   }
-  arguments.resumed = manifest;
+  command.training.resumed = manifest;
 }
 
 }  // namespace shard

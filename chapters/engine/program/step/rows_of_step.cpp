@@ -1,4 +1,4 @@
-#include "engine/program/training/rows_of_step.hpp"
+#include "engine/program/step/rows_of_step.hpp"
 
 #include <algorithm>
 #include <set>

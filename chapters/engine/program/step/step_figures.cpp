@@ -1,8 +1,9 @@
+#include "engine/program/step/step_figures.hpp"
+
 #include <fmt/format.h>
 
 #include "engine/basics/printable.hpp"
 #include "engine/device/gathered.hpp"
-#include "engine/program/training/step.hpp"
 
 namespace shard {
 
@@ -34,13 +35,13 @@ void WorstStep::add(Index step_now, Index measured_now, std::optional<Index> for
 void StepFigures::add(const Run& run, const ShardedEngine& engine, const Optimizer& optimizer, Index step) {
   auto costs_with = [&](bool input_grad) {
     return run.variant.costs({.workload = &run.network,
-                              .batch = run.arguments.batch,
+                              .batch = run.training.batch,
                               .input_grad = input_grad,
                               .devices = run.group.num_devices(),
                               .device = run.group.device_id(),
                               .data = run.network.step_data(engine),
                               .precision = precision()},
-                             run.arguments.options);
+                             run.options);
   };
   std::optional<Costs> costs;
   if (run.variant.costs) costs = costs_with(false);

@@ -1,3 +1,5 @@
+#include "engine/program/step/memory_check.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -5,7 +7,6 @@
 #include <numeric>
 
 #include "engine/device/books/memory.hpp"
-#include "engine/program/training/step.hpp"
 
 namespace shard {
 
@@ -42,49 +43,47 @@ void require_room(const Communicator& group, const std::optional<Room>& room, do
 }
 
 /// The most bytes that each device holds in a step with this number of rows.
-std::vector<Index> step_bytes(Communicator& group, const Variant& variant, const Workload& network,
-                              const Arguments& arguments, Index rows) {
-  const Setting mine{.workload = &network,
+std::vector<Index> step_bytes(const Run& run, Index rows) {
+  const Setting mine{.workload = &run.network,
                      .batch = rows,
-                     .devices = group.num_devices(),
-                     .device = group.device_id(),
+                     .devices = run.group.num_devices(),
+                     .device = run.group.device_id(),
                      .precision = precision()};
-  const Costs costs = variant.costs(mine, arguments.options);
-  return group.exchange("bytes of a step",
-                        costs.step_peak_bytes(state_per_element(arguments), arguments.steps == 1));
+  const Costs costs = run.variant.costs(mine, run.options);
+  return run.group.exchange("bytes of a step",
+                            costs.step_peak_bytes(state_per_element(run.training), run.training.steps == 1));
 }
 
 }  // namespace
 
 void require_room_for_parameters(const Communicator& group, const Workload& network,
-                                 const Arguments& arguments) {
+                                 const Training& training) {
   const double bytes = network.parameter_elements() * bytes_per_element;
   // Exact mode keeps weights and gradients, whole, on every device. Training keeps each parameter, its
   // gradient and its state on one device at least.
   const double exact = 2 * bytes;
-  const double trained = bytes * static_cast<double>(2 + state_per_element(arguments));
+  const double trained = bytes * static_cast<double>(2 + state_per_element(training));
   require_room(group, room_for_devices(), exact, std::max(exact * group.num_devices(), trained));
 }
 
-void require_room_for_step(Communicator& group, const Variant& variant, const Workload& network,
-                           const ShardedEngine& engine, const Arguments& arguments) {
+void require_room_for_step(const Run& run, const ShardedEngine& engine) {
   const std::optional<Room> room = room_for_devices();
-  const int devices = group.num_devices();
+  const int devices = run.group.num_devices();
   const double parameters =  // each once, with gradient and state
-      network.parameter_elements() * bytes_per_element *
-      static_cast<double>(2 + state_per_element(arguments));
+      run.network.parameter_elements() * bytes_per_element *
+      static_cast<double>(2 + state_per_element(run.training));
   // With too many rows, a closed form could overflow. So rows are doubled until the memory is exceeded.
-  const bool has_form = variant.costs && network.step_data(engine) == nullptr;
-  for (Index rows = 1;; rows = std::min(2 * rows, arguments.batch)) {
-    double all = network.kept_elements(rows) * bytes_per_element + parameters;
+  const bool has_form = run.variant.costs && run.network.step_data(engine) == nullptr;
+  for (Index rows = 1;; rows = std::min(2 * rows, run.training.batch)) {
+    double all = run.network.kept_elements(rows) * bytes_per_element + parameters;
     double each = all / devices;
     if (has_form) {
-      const std::vector<Index> bytes = step_bytes(group, variant, network, arguments, rows);
+      const std::vector<Index> bytes = step_bytes(run, rows);
       each = static_cast<double>(std::ranges::max(bytes));
       all = std::accumulate(bytes.begin(), bytes.end(), 0.0);
     }
-    require_room(group, room, each, all);
-    if (rows == arguments.batch) return;
+    require_room(run.group, room, each, all);
+    if (rows == run.training.batch) return;
   }
 }
 

@@ -1,3 +1,5 @@
+#include "engine/program/step/unsharded_run.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -5,7 +7,6 @@
 #include <numeric>
 
 #include "engine/device/gathered.hpp"
-#include "engine/program/training/step.hpp"
 #include "engine/workloads/random.hpp"
 
 namespace shard {
@@ -54,7 +55,7 @@ Index longest_sum(const Run& run) {
   Index widest = 0;
   for (const Parameter& p : run.network.parameters())
     widest = std::max(widest, std::accumulate(p.shape.begin(), p.shape.end(), Index{0}));
-  return run.network.num_layers() * widest + run.network.output_shape(run.arguments.batch)[0];
+  return run.network.num_layers() * widest + run.network.output_shape(run.training.batch)[0];
 }
 
 /// The relative error of each weight in a step. Sums have the relative error d. Where products round their
@@ -79,7 +80,7 @@ LossCurve train_alone(const Run& alone, std::size_t steps, Perturbation* change)
   while (curve.losses.size() < steps) {
     const Index step = steps_before(alone) + static_cast<Index>(curve.losses.size()) + 1;
     if (change) change->apply(*engine, step);
-    const auto batch = alone.network.batch(alone.arguments.batch, alone.arguments.seed, step);
+    const auto batch = alone.network.batch(alone.training.batch, alone.training.seed, step);
     training_step(alone, *engine, *optimizer, *batch);
     alone.network.note(*engine, journal);
     curve.losses.push_back(batch->loss(alone.group));
@@ -99,8 +100,8 @@ std::optional<CurveComparison> compare_with_unsharded(const Run& run, const Loss
       run.group.split(takes_part ? std::optional<Index>(me) : std::nullopt, 0);
   LossCurve reference, moved;
   if (takes_part) {
-    const Run mine{*alone, run.variant, run.network, run.arguments};
-    Perturbation perturbation(rounding, run.arguments.seed);
+    const Run mine{*alone, run.variant, run.network, run.options, run.training};
+    Perturbation perturbation(rounding, run.training.seed);
     if (me == 0) reference = train_alone(mine, steps, nullptr);
     if (me == last) moved = train_alone(mine, steps, &perturbation);
   }

@@ -1,3 +1,5 @@
+#include "engine/program/step/exact_check.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -5,8 +7,7 @@
 #include "engine/device/communicator/checked_communicator.hpp"
 #include "engine/device/gathered.hpp"
 #include "engine/engines/optimizer.hpp"
-#include "engine/program/training/rows_of_step.hpp"
-#include "engine/program/training/step.hpp"
+#include "engine/program/step/rows_of_step.hpp"
 #include "engine/weights/checkpoint.hpp"
 #include "engine/workloads/other_versions.hpp"
 
@@ -39,7 +40,7 @@ struct Checked {
 
   int devices() const { return run.group.num_devices(); }
   std::unique_ptr<ShardedEngine> engine(const ExactProblem& problem, bool input_grad) const {
-    std::unique_ptr<ShardedEngine> made = run.variant.make(group, *problem.workload, run.arguments.options);
+    std::unique_ptr<ShardedEngine> made = run.variant.make(group, *problem.workload, run.options);
     made->load_checkpoint(*host_checkpoint(problem.weights, "exact mode"));
     made->want_input_grad(input_grad);
     return made;
@@ -169,7 +170,7 @@ Index difference_on(const Checked& checked, const ExactProblem& problem) {
 Index exact_difference(const Run& run) {
   const InFloat32 exact;
   constexpr Index rows = 13;  // few enough to stay exact, and prime, so that no cut is even
-  const ExactProblem problem = run.network.exact_problem(rows, run.arguments.seed);
+  const ExactProblem problem = run.network.exact_problem(rows, run.training.seed);
   try {
     CheckedCommunicator checking(run.group);
     return difference_on({run, checking}, problem);

@@ -1,14 +1,16 @@
+#include "engine/program/mains/main_functions.hpp"
+
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <system_error>
 
-#include "engine/basics/printable.hpp"
 #include "engine/device/books/products_by.hpp"
-#include "engine/program/commands.hpp"
+#include "engine/program/registry.hpp"
+#include "engine/program/report.hpp"
+#include "engine/program/table/run_chapter.hpp"
 #include "engine/record/recording.hpp"
 
 namespace shard {
@@ -38,9 +40,8 @@ nlohmann::ordered_json own_options(const Variant& variant) {
   return all;
 }
 
-}  // namespace
-
-int list_chapters(Communicator& group) {
+/// Prints all chapters of this program as JSON, on device 0.
+int list_chapters(const Communicator& group) {
   require_distinct_strategies();
   nlohmann::ordered_json all = nlohmann::ordered_json::array();
   for (const Chapter& c : chapters()) {
@@ -66,8 +67,6 @@ int list_chapters(Communicator& group) {
   return 0;
 }
 
-namespace {
-
 constexpr const char* usage =
     "shardbook CHAPTER WORDS...           a chapter, by number or name: shardbook 03 train --steps 50\n"
     "shardbook --strategy NAME WORDS...   a strategy, by any name of the field: ddp, tp, fsdp, 1f1b, moe, "
@@ -75,13 +74,6 @@ constexpr const char* usage =
     "shardbook list                       all chapters with their variants and strategies, as JSON\n"
     "shardbook summary REPORT...          one table of the reports that `train --report` wrote\n"
     "shardbook --version                  the version, and the library and kernels of matrix products\n";
-
-/// Whether the words ask for the version, which device 0 prints then.
-bool prints_version(Communicator& group, const std::vector<std::string>& words) {
-  if (words != std::vector<std::string>{"--version"}) return false;
-  if (group.device_id() == 0) fmt::print("shardbook {}\nproducts by {}\n", SHARDBOOK_VERSION, products_by());
-  return true;
-}
 
 /// Inserts --variant behind the command, if there is a command.
 std::vector<std::string> with_variant(std::vector<std::string> words, const std::string& variant) {
@@ -107,34 +99,26 @@ int run_shardbook(Communicator& group, std::vector<std::string> words) {
   return run_chapter(group, *strategy.chapter, with_variant(words, strategy.variant->name));
 }
 
-/// Runs the body on every device, and checks that standard output was written.
-int run_and_flush(int argc, char** argv, const std::function<int(Communicator&)>& body) {
-  return run_on_devices(argc, argv, [&](Communicator& world) {
-    try {
-      const int code = body(world);
-      if (std::fflush(stdout) == 0) return code;
-      throw std::system_error(errno, std::generic_category());
-    } catch (const std::system_error& error) {  // also thrown by fmt::print
-      throw Error(Code::file, "standard output: expected to write the results, given {}",
-                  error.code().message());
-    }
-  });
-}
-
 }  // namespace
 
-int chapter_main(int argc, char** argv) {
-  if (const std::optional<int> code = join_record(argc, argv)) return *code;
-  return run_and_flush(argc, argv, [&](Communicator& group) {
-    const std::vector<std::string> words(argv + 1, argv + argc);
-    return prints_version(group, words) ? 0 : run_chapter(group, only_chapter(), words);
-  });
+bool prints_version(const Communicator& group, const std::vector<std::string>& words) {
+  if (words != std::vector<std::string>{"--version"}) return false;
+  if (group.device_id() == 0) fmt::print("shardbook {}\nproducts by {}\n", SHARDBOOK_VERSION, products_by());
+  return true;
+}
+
+int written(const std::function<int()>& body) try {
+  const int code = body();
+  if (std::fflush(stdout) == 0) return code;
+  throw std::system_error(errno, std::generic_category());
+} catch (const std::system_error& error) {  // also thrown by fmt::print
+  throw Error(Code::file, "standard output: expected to write the results, given {}", error.code().message());
 }
 
 int shardbook_main(int argc, char** argv) {
   if (const std::optional<int> code = join_record(argc, argv)) return *code;
-  return run_and_flush(argc, argv, [&](Communicator& group) {
-    return run_shardbook(group, {argv + 1, argv + argc});
+  return run_on_devices(argc, argv, [&](Communicator& group) {
+    return written([&] { return run_shardbook(group, {argv + 1, argv + argc}); });
   });
 }
 
