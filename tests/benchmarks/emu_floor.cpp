@@ -168,8 +168,6 @@ void EmuFloor::run_collective(const Raw& r) {
     case Collective::barrier:
       MPI_Barrier(all);
       break;
-    case Collective::send:
-      break;  // in run_message
     case Collective::send_async:
       MPI_Sendrecv(r.in, r.in_size, number, r.to, 0, r.out, r.out_size, number, r.from, 0, r.comm,
                    MPI_STATUS_IGNORE);
@@ -191,6 +189,8 @@ void EmuFloor::run_collective(const Raw& r) {
     case Collective::broadcast:
       MPI_Bcast(r.out, r.out_size, number, r.to, all);
       break;
+    default:
+      break;  // a message, in run_message, or what moves no tensor
   }
 }
 
