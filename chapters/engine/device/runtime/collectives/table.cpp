@@ -18,6 +18,8 @@ std::string Request::describe(const std::vector<int>& members) const {
 
 namespace runtime {
 
+static_assert(all_rows.size() == static_cast<std::size_t>(Collective::verify_replicated) + 1);
+
 namespace {
 
 /// Collects the number that each device announces; of a split, all keys and then all colors.
