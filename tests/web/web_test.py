@@ -172,6 +172,13 @@ class Web(Pages):
                     self.assertIn(", as counted", said)
         self.assertEqual(self.browser.said, [])
 
+    def test_what_cannot_be_counted_is_told(self):
+        for choice, says in (("config=nonsense", "config.json: "), ("config=%7B%22model_type%22%3A%22bert%22%7D", "config.json"),
+                             ("way=decoder-data-tensor&mesh=data%3D3%2Ctensor%3D3", "mesh: expected sizes")):
+            self.browser.open(f"{COSTS.as_uri()}#devices=4&length=64&{choice}")
+            self.browser.wait_for(lambda: self.browser.run("document.documentElement.dataset.ended !== undefined"))
+            self.assertIn(says, self.browser.run("document.getElementById('error').textContent"))
+
     def test_a_run_is_stopped_and_the_page_is_alive_meanwhile(self):
         self.browser.open(f"{PAGE.as_uri()}")
         self.browser.run("""location.hash = '03+-n+4+train+--steps+1000000'""")
@@ -194,8 +201,9 @@ class Web(Pages):
     def test_a_browser_without_what_it_needs_is_told_so(self):
         for missing in ("delete WebAssembly.Suspending", "delete window.DecompressionStream"):
             added = self.browser.call("Page.addScriptToEvaluateOnNewDocument", source=missing)
-            self.browser.open(PAGE.as_uri())
-            self.assertIn("This browser lacks", self.browser.run("document.getElementById('lacks').textContent"))
+            for page in (PAGE, COSTS):
+                self.browser.open(page.as_uri())
+                self.assertIn("This browser lacks", self.browser.run("document.getElementById('lacks').textContent"))
             self.browser.call("Page.removeScriptToEvaluateOnNewDocument", identifier=added["identifier"])
 
 

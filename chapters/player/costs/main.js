@@ -1,6 +1,6 @@
 // The page: what is asked, in a form, in the address and as a command, and what is shown of the answer.
 import { find, make } from "../page/drawing.js";
-import { lacking, run, stop } from "../run/engine.js";
+import { isAble, run, stop } from "../run/engine.js";
 import { showCosts } from "./table.js";
 
 /** @typedef {import("../run/engine.js").Told} Told */
@@ -125,13 +125,7 @@ function count() {
 }
 
 function start() {
-  const missing = lacking();
-  find("lacks").hidden = !missing;
-  if (missing) {
-    find("lacks").textContent = `This browser lacks ${missing}. Chrome can run the page from version 137 on, ` +
-      "Firefox from 153 on, and Safari from 27 on. The command above does the same in a shell.";
-    input("start").disabled = true;
-  }
+  const able = isAble();
   find("network").replaceChildren(...Object.keys(networks).map((name) => make("option", { value: name }, name)));
   find("way").replaceChildren(...ways.map(([value, name]) => make("option", { value }, name)));
   find("network").addEventListener("change", takeNetwork);
@@ -147,7 +141,7 @@ function start() {
   });
   addEventListener("hashchange", () => { if (recall()) count(); });
   takeNetwork();
-  if (recall() && !missing) count();
+  if (recall() && able) count();
 }
 
 start();

@@ -9,9 +9,20 @@ import { find } from "../page/drawing.js";
  */
 
 /** What the browser lacks to run the engine; empty: nothing. */
-export function lacking() {
+function lacking() {
   if (!("DecompressionStream" in window)) return "streams that decompress";
   return "Suspending" in WebAssembly ? "" : "JavaScript Promise Integration for WebAssembly";
+}
+
+/** Whether the browser can run the engine. Where it cannot, the page says so, and its button is off. */
+export function isAble() {
+  const missing = lacking();
+  find("lacks").hidden = !missing;
+  if (missing)
+    find("lacks").textContent = `This browser lacks ${missing}. Chrome can run the page from version 137 on, ` +
+      "Firefox from 153 on, and Safari from 27 on. The command above does the same in a shell.";
+  /** @type {HTMLButtonElement} */ (find("start")).disabled = Boolean(missing);
+  return !missing;
 }
 
 /** @param {string} id */

@@ -1,7 +1,7 @@
 // The page: the form, its buttons, and what is shown of a run.
 import { find } from "../page/drawing.js";
 import { chosen, keep, offer, recall } from "./choices.js";
-import { lacking, run, stop } from "./engine.js";
+import { isAble, run, stop } from "./engine.js";
 import { clear, showCurve, showEnd, showFailure } from "./results.js";
 
 /** @typedef {import("./engine.js").Told} Told */
@@ -102,13 +102,7 @@ function train() {
 }
 
 function start() {
-  const missing = lacking();
-  find("lacks").hidden = !missing;
-  if (missing) {
-    find("lacks").textContent = `This browser lacks ${missing}. Chrome can run the page from version 137 on, ` +
-      "Firefox from 153 on, and Safari from 27 on. The command above does the same in a shell.";
-    button("start").disabled = true;
-  }
+  const able = isAble();
   find("choice").addEventListener("submit", (event) => {
     event.preventDefault();
     train();
@@ -123,7 +117,7 @@ function start() {
   });
   addEventListener("hashchange", () => { if (recall()) train(); });
   offer(JSON.parse(find("chapters").textContent ?? ""));
-  if (recall() && !missing) train();
+  if (recall() && able) train();
 }
 
 start();
