@@ -182,7 +182,15 @@ class Firefox(Driven):
     def open(self, address):
         """Loads a page, and returns when it is there."""
         for url in "about:blank", address:
-            self.call("browsingContext.navigate", context=self.context, url=url, wait="complete")
+            self.call("browsingContext.navigate", context=self.context, url=url, wait="none")
+            self.wait_for(lambda: self.is_at(url))
+
+    def is_at(self, address):
+        """Whether a page is there. Firefox's own wait for it can miss the end of a navigation between two of its processes."""
+        try:
+            return self.run("[document.readyState, location.href.split('#')[0]]") == ["complete", address.split("#")[0]]
+        except RuntimeError:  # the old page is gone, and the new one is not there
+            return False
 
     def size(self, width, height):
         self.call("browsingContext.setViewport", context=self.context, viewport={"width": width, "height": height})

@@ -1,6 +1,7 @@
 /// send, receive, post_send and post_receive: a tensor from one member to another one.
 
 #include "engine/device/runtime/collectives/collectives.hpp"
+#include "engine/device/runtime/operations/tensor_memory.hpp"
 #include "engine/device/runtime/watchdog/message_counts.hpp"
 
 namespace shard::runtime {
@@ -14,7 +15,7 @@ void count_sent(Call& call) {
 
 void count_received(Call& call) {
   MessageCounts::instance().note_received(call.group().member(call.peer()));
-  if (call.request.arrives) call.tensor = Tensor::uninitialized(*call.request.arrives);
+  if (call.request.arrives) call.tensor = TensorMemory::make(*call.request.arrives);
 }
 
 Traffic sent_message(const Call& call) {

@@ -4,6 +4,7 @@
 
 #include "engine/device/runtime/notes.hpp"
 #include "engine/device/runtime/operations/kernels.hpp"
+#include "engine/device/this_device.hpp"
 
 namespace shard {
 
@@ -35,7 +36,10 @@ Tensor::Tensor(Shape shape, SourceLine where) : Tensor(uninitialized(std::move(s
 
 Tensor Tensor::uninitialized(Shape shape, SourceLine where) {
   const CallSite call(where);
-  return TensorMemory::make(std::move(shape));
+  Tensor t = TensorMemory::make(std::move(shape));
+  // A record has the elements that nobody has written yet, too: the same ones in each run.
+  if (device().is_observed && t.size() > 0) kernels::fill_with_zeros(t);
+  return t;
 }
 
 Tensor Tensor::from_host(Shape shape, std::span<const float> values, SourceLine where) {
