@@ -1,5 +1,5 @@
 // Devices side by side: the memory of each by purpose, and its tensors.
-import { draw, find, make, shapeOf, withCommas } from "./drawing.js";
+import { draw, fill, find, make, say, set, shapeOf, withCommas } from "./drawing.js";
 import { doneIn, lettersOf, play, record } from "./record.js";
 import { mostBytes } from "./state.js";
 
@@ -38,11 +38,30 @@ function sentUntil(device, step) {
 }
 
 /**
- * The column of each device, and of what it was drawn.
- * @type {{place: HTMLElement, of: string}[]}
+ * The column of a device: elements that are kept from step to step. `of`: what it shows.
+ * @typedef {{device: number, place: HTMLElement, of: string, heads: Element[], underWay: HTMLElement, bars: SVGElement[],
+ *   bytes: HTMLElement, most: Text, sent: HTMLElement, purposes: Purpose[]}} Column
  */
-const columns = record.devices.map((_, device) =>
-  ({ place: make("section", { "aria-label": `device ${device}` }), of: "" }));
+/**
+ * The tensors of a purpose, below each other: those that are folded, rows, and those that are folded as untouched.
+ * @typedef {{name: string, place: HTMLElement, head: HTMLElement, bytes: HTMLElement, rows: Row[], others: Folded,
+ *   untouched: Folded}} Purpose
+ */
+/** @typedef {{kind: string, place: HTMLDetailsElement, words: HTMLElement, rows: Row[], tensors: Held[]}} Folded */
+
+/** @param {number} device @returns {Column} */
+function columnOf(device) {
+  const underWay = make("p", { class: "under-way", title: "under way: forward begun, backward not ended" });
+  const bytes = make("strong"), most = new Text(), sent = make("p", { class: "sent" }), bars = barsOf(device);
+  const bar = draw("svg", { class: "memory", viewBox: "0 0 200 16", preserveAspectRatio: "none", role: "img",
+    "aria-label": `memory of device ${device}` }, ...bars);
+  const heads = [make("h3", {}, `device ${device}`), ...(isPipeline ? [underWay] : []), bar,
+    make("p", { class: "total" }, bytes, most), ...(sentInAll[device] ? [sent] : [])];
+  return { device, place: make("section", { "aria-label": `device ${device}` }), of: "", heads, underWay, bars, bytes, most,
+    sent, purposes: PURPOSES.map((name) => purposeIn(device, name)) };
+}
+
+const columns = record.devices.map((_, device) => columnOf(device));
 
 /**
  * A column for each device. Only what has changed is drawn anew.
@@ -52,33 +71,33 @@ const columns = record.devices.map((_, device) =>
 export function showDevices(devices, active, only, step) {
   const place = find("devices");
   place.style.setProperty("--columns", String(only === null ? Math.min(devices.length, 4) : 1));
-  const shown = columns.filter((_, device) => only === null || only === device).map((column) => column.place);
-  if (shown.length !== place.childElementCount || shown[0] !== place.firstElementChild) place.replaceChildren(...shown);
-  devices.forEach((state, device) => {
-    if (only === null || only === device) drawColumn(state, device, active.has(device), step);
-  });
+  const shown = columns.filter(({ device }) => only === null || only === device);
+  fill(place, shown.map((column) => column.place));
+  for (const column of shown) drawColumn(devices[column.device], column, active.has(column.device), step);
 }
 
 /**
- * @param {import("./state.js").DeviceState} state @param {number} device @param {boolean} isActive
+ * @param {import("./state.js").DeviceState} state @param {Column} column @param {boolean} isActive
  * @param {number} step
  */
-function drawColumn(state, device, isActive, step) {
-  const column = columns[device], { place } = column;
-  const told = [...(isPipeline ? [underWay(device, step)] : []), ...(sentInAll[device] ? [sentUntil(device, step)] : [])];
-  place.className = `device${isActive ? " active" : ""}`;
-  const of = `${state.version} ${told.join()}`;
+function drawColumn(state, column, isActive, step) {
+  const { device, place, purposes } = column;
+  const words = isPipeline ? underWay(device, step) : "", sent = sentInAll[device] ? sentUntil(device, step) : "";
+  set(place, { class: `device${isActive ? " active" : ""}` });
+  const of = `${state.version} ${words} ${sent}`;
   if (of === column.of) return;
   column.of = of;
-  const all = [...state.held.values()];
-  const byPurpose = PURPOSES.map((purpose) => all.filter((tensor) => tensor.purpose === purpose));
-  const during = state.most > state.bytes ? ` · up to ${withCommas(state.most)}` : " bytes";
-  place.replaceChildren(make("h3", {}, `device ${device}`),
-    ...(isPipeline ? [make("p", { class: "under-way", title: "under way: forward begun, backward not ended" }, told[0])] : []),
-    memory(state, device, byPurpose),
-    make("p", { class: "total" }, make("strong", {}, withCommas(state.bytes)), during),
-    ...(sentInAll[device] ? [make("p", { class: "sent" }, told[told.length - 1])] : []),
-    ...byPurpose.flatMap((tensors, i) => tensors.length ? [purposeOf(PURPOSES[i], tensors, device)] : []));
+  say(column.underWay, words);
+  say(column.bytes, withCommas(state.bytes));
+  column.most.data = state.most > state.bytes ? ` · up to ${withCommas(state.most)}` : " bytes";
+  say(column.sent, sent);
+  /** @type {Held[][]} */
+  const byPurpose = PURPOSES.map(() => []);
+  for (const tensor of state.held.values()) byPurpose[PURPOSES.indexOf(tensor.purpose)]?.push(tensor);
+  const sums = byPurpose.map((tensors) => tensors.reduce((bytes, tensor) => bytes + tensor.bytes, 0));
+  drawMemory(state, column, sums);
+  byPurpose.forEach((tensors, i) => tensors.length && drawPurpose(purposes[i], tensors, sums[i], device));
+  fill(place, [...column.heads, ...purposes.filter((_, i) => byPurpose[i].length).map((purpose) => purpose.place)]);
 }
 
 /**
@@ -94,102 +113,212 @@ function underWay(device, step) {
 }
 
 /**
- * The stacked bar.
- * @param {import("./state.js").DeviceState} state @param {number} device @param {Held[][]} byPurpose
+ * What the stacked bar has: its room, a part for each purpose, what was held during the step, and the most ever.
+ * @param {number} device @returns {SVGElement[]}
  */
-function memory(state, device, byPurpose) {
-  const bar = draw("svg", { class: "memory", viewBox: "0 0 200 16", preserveAspectRatio: "none",
-    role: "img", "aria-label": `memory of device ${device}` });
-  bar.append(draw("rect", { class: "room", x: 0, y: 3, width: 200, height: 10 }));
-  let x = 0;
-  byPurpose.forEach((tensors, i) => {
-    const bytes = sum(tensors);
-    if (!bytes) return;
-    const width = (200 * bytes) / mostBytes;
-    bar.append(draw("rect", { class: PURPOSES[i], x, y: 3, width: Math.max(width - 0.6, 0.4), height: 10 },
-      draw("title", {}, `${PURPOSES[i]}: ${withCommas(bytes)} bytes`)));
-    x += width;
-  });
-  const more = (200 * (state.most - state.bytes)) / mostBytes;
-  if (more > 0) bar.append(draw("rect", { class: "during", x, y: 6, width: more, height: 4 }));
-  const most = (200 * (play.peaks[device]?.[0] ?? 0)) / mostBytes;
-  bar.append(draw("path", { class: "peak", d: `M${Math.min(most, 199.5)} 0v16` },
-    draw("title", {}, `most: ${withCommas(play.peaks[device]?.[0] ?? 0)} bytes`)));
-  return bar;
+function barsOf(device) {
+  const [most] = play.peaks[device] ?? [0];
+  return [draw("rect", { class: "room", x: 0, y: 3, width: 200, height: 10 }),
+    ...PURPOSES.map((name) => draw("rect", { class: name, y: 3, height: 10 }, draw("title"))),
+    draw("rect", { class: "during", y: 6, height: 4 }),
+    draw("path", { class: "peak", d: `M${Math.min((200 * most) / mostBytes, 199.5)} 0v16` },
+      draw("title", {}, `most: ${withCommas(most)} bytes`))];
 }
 
-/** @param {Held[]} tensors */
-function sum(tensors) {
-  return tensors.reduce((bytes, tensor) => bytes + tensor.bytes, 0);
+/**
+ * The stacked bar.
+ * @param {import("./state.js").DeviceState} state @param {Column} column @param {number[]} sums
+ */
+function drawMemory(state, { bars }, sums) {
+  let x = 0;
+  sums.forEach((bytes, i) => {
+    const width = (200 * bytes) / mostBytes, bar = bars[i + 1];
+    set(bar, { x, width: bytes ? Math.max(width - 0.6, 0.4) : 0 });
+    say(/** @type {Element} */ (bar.firstElementChild), `${PURPOSES[i]}: ${withCommas(bytes)} bytes`);
+    x += width;
+  });
+  set(bars[PURPOSES.length + 1], { x, width: Math.max((200 * (state.most - state.bytes)) / mostBytes, 0) });
+}
+
+/** @param {number} device @param {string} name @returns {Purpose} */
+function purposeIn(device, name) {
+  const bytes = make("span"), head = make("h4", {}, make("span", { class: `key ${name}` }), name, bytes);
+  return { name, place: make("div", { class: `purpose ${name}` }), head, bytes, rows: [],
+    others: foldedIn(device, `${name} touched`), untouched: foldedIn(device, name) };
 }
 
 /**
  * The tensors of a purpose.
- * @param {string} purpose @param {Held[]} tensors @param {number} device
+ * @param {Purpose} purpose @param {Held[]} tensors @param {number} bytes @param {number} device
  */
-function purposeOf(purpose, tensors, device) {
-  const untouched = tensors.filter(({ mark }) => !mark), touched = tensors.filter(({ mark }) => mark);
-  const head = make("h4", {}, make("span", { class: `key ${purpose}` }), purpose,
-    make("span", {}, withCommas(sum(tensors))));
-  const last = touched.slice(-TOUCHED), others = touched.slice(0, -TOUCHED);
-  const isFolded = untouched.length > SHOWN;
-  const rows = (isFolded ? last : tensors.filter((tensor) => !others.includes(tensor)));
-  return make("div", { class: `purpose ${purpose}` }, head,
-    ...(others.length ? [folded(`${purpose} touched`, `${others.length} more`, others, device)] : []),
-    ...rows.map((tensor) => row(tensor, device)),
-    ...(isFolded ? [folded(purpose, `${untouched.length} untouched`, untouched, device)] : []));
+function drawPurpose({ place, head, bytes: sum, rows, others, untouched }, tensors, bytes, device) {
+  const touched = tensors.filter(({ mark }) => mark);
+  others.tensors = touched.slice(0, -TOUCHED);
+  untouched.tensors = tensors.filter(({ mark }) => !mark);
+  const hidden = new Set(others.tensors), isFolded = untouched.tensors.length > SHOWN;
+  const shown = isFolded ? touched.slice(-TOUCHED) : tensors.filter((tensor) => !hidden.has(tensor));
+  say(sum, withCommas(bytes));
+  if (hidden.size) drawFolded(others, `${hidden.size} more`, device);
+  if (isFolded) drawFolded(untouched, `${untouched.tensors.length} untouched`, device);
+  fill(place, [head, ...(hidden.size ? [others.place] : []), ...rowsOf(rows, shown, device),
+    ...(isFolded ? [untouched.place] : [])]);
 }
 
 /**
  * Tensors that are shown when the reader asks.
- * @param {string} kind @param {string} words @param {Held[]} tensors @param {number} device
+ * @param {number} device @param {string} kind @returns {Folded}
  */
-function folded(kind, words, tensors, device) {
-  const details = make("details", { class: "folded", open: unfolded.has(kind) }, make("summary", {}, words));
-  const fill = () => details.append(...tensors.map((tensor) => row(tensor, device)));
-  if (details.open) fill();
-  details.addEventListener("toggle", () => {
-    if (details.open) unfolded.add(kind); else unfolded.delete(kind);
-    if (details.open && details.childElementCount === 1) fill();
+function foldedIn(device, kind) {
+  const words = make("summary"), place = make("details", { class: "folded" }, words);
+  /** @type {Folded} */
+  const folded = { kind, place, words, rows: [], tensors: [] };
+  place.addEventListener("toggle", () => {
+    if (place.open) unfolded.add(kind); else unfolded.delete(kind);
+    drawInside(folded, device);
   });
-  return details;
+  return folded;
 }
 
-/** @param {Held} tensor @param {number} device */
-function row(tensor, device) {
-  return tensor.drawn ??= drawRow(tensor, device);
+/** @param {Folded} folded @param {string} words @param {number} device */
+function drawFolded(folded, words, device) {
+  say(folded.words, words);
+  if (folded.place.open !== unfolded.has(folded.kind)) folded.place.open = unfolded.has(folded.kind);
+  drawInside(folded, device);
+}
+
+/** @param {Folded} folded @param {number} device */
+function drawInside({ place, words, rows, tensors }, device) {
+  fill(place, [words, ...(place.open ? rowsOf(rows, tensors, device) : [])]);
 }
 
 /**
- * One tensor, as a rectangle.
- * @param {Held} tensor @param {number} device
+ * The rectangle of a tensor: elements that are kept, and what they show.
+ * @typedef {{place: HTMLElement, slice: Element, drawing: SVGElement | null, name: HTMLElement, mark: HTMLElement,
+ *   told: HTMLElement, letters: HTMLElement, sizes: Text, values: HTMLElement, of: Held | null}} Row
  */
-function drawRow(tensor, device) {
-  const layout = tensor.layout === null ? null : record.layouts[tensor.layout];
-  const letters = layout ? lettersOf(layout).join(" ") : "";
-  const sizes = tensor.shape ? shapeOf(tensor.shape) : `${withCommas(tensor.bytes)} bytes`;
-  const isPart = layout && tensor.shape && shapeOf(layout.whole) !== shapeOf(tensor.shape);
-  const axes = layout ? layout.axes.map((axis, i) => `${lettersOf(layout)[i]} over ${axis}`) : [];
-  const title = [`${tensor.name || tensor.by} ${sizes}${isPart ? ` of ${shapeOf(layout.whole)}` : ""}`, ...axes,
-    `${withCommas(tensor.bytes)} bytes`].join("; ");
-  const made = /receive/.test(tensor.by) ? "received" : tensor.by || "memory";
-  const name = tensor.name ? make("b", {}, tensor.name) : make("i", {}, made);
-  const told = make("small", {}, ...(letters ? [make("b", {}, letters), " "] : []), sizes);
-  const head = make("span", { class: "head" }, name, make("span", { class: "mark" }, tensor.mark));
-  const inside = [slice(layout, device), make("span", { class: "name" }, head, told)];
-  if (tensor.values) inside.push(valuesIn(tensor.values));
-  const attributes = { class: `tensor ${tensor.mark}`, title };
-  return tensor.step === null ? make("div", attributes, ...inside) :
-    make("a", { ...attributes, href: `#step=${tensor.step}`, "data-step": tensor.step }, ...inside);
+
+/**
+ * A row for each tensor, of those of a place.
+ * @param {Row[]} rows @param {Held[]} tensors @param {number} device
+ */
+function rowsOf(rows, tensors, device) {
+  return tensors.map((tensor, i) => {
+    const row = rows[i] ??= emptyRow();
+    if (row.of !== tensor) drawRow(row, tensor, device);
+    return row.place;
+  });
+}
+
+const rowWithoutWords = make("a", { class: "tensor " }, draw("svg", { class: "slice" }), make("span", { class: "name" },
+  make("span", { class: "head" }, make("i"), make("span", { class: "mark" })), make("small")));
+
+/** @returns {Row} */
+function emptyRow() {
+  const place = /** @type {HTMLElement} */ (rowWithoutWords.cloneNode(true));
+  const [slice, name] = place.children, [head, told] = /** @type {HTMLCollectionOf<HTMLElement>} */ (name.children);
+  const [words, mark] = /** @type {HTMLCollectionOf<HTMLElement>} */ (head.children);
+  const sizes = told.appendChild(new Text());
+  return { place, slice, drawing: null, name: words, mark, told, letters: make("b"), sizes, values: make("small", { class: "values" }),
+    of: null };
+}
+
+/**
+ * One tensor, as a rectangle: only what it has otherwise than the tensor that its row showed.
+ * @param {Row} row @param {Held} tensor @param {number} device
+ */
+function drawRow(row, tensor, device) {
+  const { place, of } = row, { name, by, shape, layout: number, bytes, mark, step, values } = tensor;
+  if (!of || number !== of.layout) drawSlice(row, sliceOf(number, device));
+  if (mark !== of?.mark) {
+    place.className = `tensor ${mark}`;
+    say(row.mark, mark);
+  }
+  if (name !== of?.name || by !== of.by || shape !== of.shape || number !== of.layout || bytes !== of.bytes) {
+    const { title, letters, sizes } = wordsOf(tensor);
+    place.title = title;
+    drawName(row, name, /receive/.test(by) ? "received" : by || "memory");
+    say(row.letters, letters);
+    if (letters && !row.letters.parentNode) row.told.prepend(row.letters);
+    else if (!letters) row.letters.remove();
+    row.sizes.data = letters ? ` ${sizes}` : sizes;
+  }
+  if (step === null) place.removeAttribute("href");
+  else if (step !== of?.step) place.setAttribute("href", `#step=${step}`);
+  if (values === null) row.values.remove();
+  else if (values !== of?.values) drawValues(row, values);
+  row.of = tensor;
+}
+
+/**
+ * What rows say, by what it is made of: many tensors are alike.
+ * @type {Map<string, {title: string, letters: string, sizes: string}>}
+ */
+const words = new Map();
+
+/** @param {Held} tensor */
+function wordsOf({ name, by, shape, layout: number, bytes }) {
+  const key = [name, by, shape, number, bytes].join(";");
+  let known = words.get(key);
+  if (!known) {
+    const layout = number === null ? null : record.layouts[number];
+    const letters = layout ? lettersOf(layout) : [], sizes = shape ? shapeOf(shape) : `${withCommas(bytes)} bytes`;
+    const isPart = layout && shape && shapeOf(layout.whole) !== sizes;
+    const axes = layout ? layout.axes.map((axis, i) => `${letters[i]} over ${axis}`) : [];
+    const title = [`${name || by} ${sizes}${isPart ? ` of ${shapeOf(layout.whole)}` : ""}`, ...axes,
+      `${withCommas(bytes)} bytes`].join("; ");
+    words.set(key, known = { title, letters: letters.join(" "), sizes });
+  }
+  return known;
+}
+
+/**
+ * A tensor's name; what made it, if it has none.
+ * @param {Row} row @param {string} name @param {string} made
+ */
+function drawName(row, name, made) {
+  const tag = name ? "b" : "i";
+  if (row.name.localName === tag) return say(row.name, name || made);
+  const words = make(tag, {}, name || made);
+  row.name.replaceWith(words);
+  row.name = words;
 }
 
 /**
  * The first values, in a line; all of them where the reader points.
- * @param {(number | null)[]} values
+ * @param {Row} row @param {(number | null)[]} values
  */
-function valuesIn(values) {
-  const words = values.map((value) => (value === null ? "not finite" : String(Number(value.toPrecision(3)))));
-  return make("small", { class: "values", title: words.join(" ") }, words.slice(0, 8).join(" "));
+function drawValues(row, values) {
+  const words = values.map((value) => (value === null ? "not finite" : String(value)));
+  set(row.values, { title: words.join(" ") });
+  say(row.values, words.slice(0, 8).join(" "));
+  row.place.append(row.values);
+}
+
+/**
+ * The drawings of parts, of which rows have copies; by layout and device, and by how they look.
+ * @type {Map<string, SVGElement>}
+ */
+const slices = new Map();
+
+/** @param {number | null} layout @param {number} device */
+function sliceOf(layout, device) {
+  const key = `${layout} ${device}`;
+  let drawing = slices.get(key);
+  if (!drawing) {
+    drawing = slice(layout === null ? null : record.layouts[layout], device);
+    const look = drawing.outerHTML;
+    slices.set(key, drawing = slices.get(look) ?? drawing).set(look, drawing);
+  }
+  return drawing;
+}
+
+/** @param {Row} row @param {SVGElement} drawing */
+function drawSlice(row, drawing) {
+  if (row.drawing === drawing) return;
+  const copy = /** @type {SVGElement} */ (drawing.cloneNode(true));
+  row.slice.replaceWith(copy);
+  row.slice = copy;
+  row.drawing = drawing;
 }
 
 /**

@@ -30,6 +30,45 @@ export function draw(tag, attributes = {}, ...children) {
 }
 
 /**
+ * Gives a kept element attributes, where they are others.
+ * @param {Element} element @param {Record<string, string | number>} attributes
+ */
+export function set(element, attributes) {
+  for (const name in attributes) {
+    const value = String(attributes[name]);
+    if (element.getAttribute(name) !== value) element.setAttribute(name, value);
+  }
+}
+
+/**
+ * Gives a kept element words, where they are others.
+ * @param {Element} element @param {string} words
+ */
+export function say(element, words) {
+  const text = element.firstChild;
+  if (!(text instanceof Text)) element.textContent = words;
+  else if (text.data !== words) text.data = words;
+}
+
+/**
+ * Gives a kept element children, where they are others.
+ * @param {Element} element @param {Node[]} children
+ */
+export function fill(element, children) {
+  const now = element.childNodes;
+  let same = 0;
+  while (same < children.length && now[same] === children[same]) ++same;
+  if (same === children.length && same === now.length) return;
+  const kept = new Set(children);
+  for (const child of [...now].slice(same)) if (!kept.has(child)) child.remove();
+  /** @type {ChildNode | null} */
+  let at = now[same] ?? null;
+  for (const child of children.slice(same))
+    if (child === at) at = at.nextSibling;
+    else element.insertBefore(child, at);
+}
+
+/**
  * The element of the page with this id.
  * @param {string} id @returns {HTMLElement}
  */

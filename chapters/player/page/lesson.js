@@ -175,11 +175,18 @@ function checkOf(words) {
 }
 
 /**
+ * What a stop lights up.
+ * @type {Element[]}
+ */
+let lit = [];
+
+/**
  * A stop of the tour: its sentence in the place of the step's, which stands below; what it is about is lit up.
  * @param {number | null} stop
  */
 export function showStop(stop) {
-  for (const lit of document.querySelectorAll(".lit")) lit.classList.remove("lit");
+  for (const one of lit) one.classList.remove("lit");
+  lit = [];
   find("tour").hidden = stops.length === 0;
   find("tour").setAttribute("aria-pressed", String(stop !== null));
   if (stop === null) return;
@@ -189,6 +196,6 @@ export function showStop(stop) {
   find("lesson").replaceChildren(step);
   find("sentence").innerHTML = text;
   find("where").textContent = `tour ${stop + 1} of ${stops.length} · ${find("where").textContent}`;
-  for (const light of lights)
-    for (const lit of document.querySelectorAll(LIGHTS[light])) lit.classList.add("lit");
+  lit = lights.flatMap((light) => [...document.querySelectorAll(LIGHTS[light])]);
+  for (const one of lit) one.classList.add("lit");
 }

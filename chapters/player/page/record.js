@@ -69,6 +69,9 @@ export function sectionOf(device, section) {
  */
 const played = new Map();
 
+/** @type {never[]} */
+const NONE = [];
+
 /** @param {Section} section @param {number} number */
 export function eventAt(section, number) {
   let events = played.get(section);
@@ -78,14 +81,13 @@ export function eventAt(section, number) {
 
 /** @param {any[]} row @returns {PlayedEvent} */
 function eventOf(row) {
-  const what = record.what[row[0]];
-  const event = { what, context: {}, t: null, took: 0, from: [], to: null, of: null, sends: [], isStarted: false };
-  if (["made", "freed", "moved"].includes(what.is)) return { ...event, from: [row[1]] };
-  const timed = { ...event, context: record.contexts[row[1]], t: row[2], took: Math.max(row[3] ?? 0, 0) };
-  if (what.is === "wait") return { ...timed, of: row[4] };
-  if (what.is === "operation") return { ...timed, from: row[4], to: row[5] };
-  const from = row[4] === null ? [] : [row[4]];
-  return { ...timed, from, to: row[5], sends: record.sends[row[7]], isStarted: row[3] === null };
+  const what = record.what[row[0]], kind = what.is;
+  const isMemory = kind === "made" || kind === "freed" || kind === "moved", isCall = kind === "call";
+  const from = isMemory ? [row[1]] : kind === "operation" ? row[4] : isCall && row[4] !== null ? [row[4]] : NONE;
+  return { what, context: isMemory ? {} : record.contexts[row[1]], t: isMemory ? null : row[2],
+    took: isMemory ? 0 : Math.max(row[3] ?? 0, 0), from, to: kind === "operation" || isCall ? row[5] : null,
+    of: kind === "wait" ? row[4] : null, sends: isCall ? record.sends[row[7]] : NONE,
+    isStarted: isCall && row[3] === null };
 }
 
 /**
@@ -98,9 +100,11 @@ const done = new Map();
 export function doneIn(step, item) {
   const known = done.get(item);
   if (known) return known;
-  const [device, begin, end] = item, events = [];
-  for (let number = begin; number < end; ++number) events.push(eventAt(sectionOf(device, step.section), number));
-  const timed = events.filter((event) => event.t !== null);
+  const [device, begin, end] = item, section = sectionOf(device, step.section), timed = [];
+  for (let number = begin; number < end; ++number) {
+    const event = eventAt(section, number);
+    if (event.t !== null) timed.push(event);
+  }
   done.set(item, timed);
   return timed;
 }

@@ -4,16 +4,24 @@ import { doneIn, play, record } from "./record.js";
 
 const AROUND = 8;
 
-/** The steps in which a line runs, by the number of the line. */
+/**
+ * The lines that run in each step, and on which device.
+ * @type {{line: number, device: number}[][]}
+ */
+const linesOf = play.steps.map((step) => step.items.flatMap((item) =>
+  doneIn(step, item).flatMap(({ what: { line } }) => (line === undefined ? [] : [{ line, device: item[0] }]))));
+
+/**
+ * The steps in which a line runs, by the number of the line.
+ * @type {Map<number, number[]>}
+ */
 const stepsOfLine = new Map();
-play.steps.forEach((step, number) => {
-  for (const item of step.items)
-    for (const { what } of doneIn(step, item)) {
-      if (what.line === undefined) continue;
-      const steps = stepsOfLine.get(what.line) ?? [];
-      if (steps[steps.length - 1] !== number) steps.push(number);
-      stepsOfLine.set(what.line, steps);
-    }
+linesOf.forEach((lines, number) => {
+  for (const { line } of lines) {
+    const steps = stepsOfLine.get(line) ?? [];
+    if (steps[steps.length - 1] !== number) steps.push(number);
+    stepsOfLine.set(line, steps);
+  }
 });
 
 /** The numbers of lines by "file:line". */
@@ -24,12 +32,7 @@ const numbers = new Map(record.lines.map(([file, line], number) => [`${file}:${l
  * @param {number} from @param {number} to @param {number | null} device
  */
 export function showSource(from, to, device) {
-  /** @type {{line: number, device: number}[]} */
-  const lines = [];
-  for (let at = from; at <= to; ++at)
-    for (const item of play.steps[at].items)
-      for (const { what } of doneIn(play.steps[at], item))
-        if (what.line !== undefined) lines.push({ line: what.line, device: item[0] });
+  const lines = linesOf.slice(from, to + 1).flat();
   const ofDevice = lines.filter((one) => one.device === (device ?? lines[lines.length - 1]?.device));
   const current = (ofDevice.length ? ofDevice : lines).pop();
   const place = find("source");
@@ -61,8 +64,8 @@ function textOf(file, middle) {
  */
 function lineOf(file, number, text, now, isCurrent, also) {
   const line = numbers.get(`${file}:${number}`);
-  const steps = stepsOfLine.get(line) ?? [];
-  const next = steps.find((/** @type {number} */ step) => step > now) ?? steps[0];
+  const steps = (line === undefined ? null : stepsOfLine.get(line)) ?? [];
+  const next = steps.find((step) => step > now) ?? steps[0];
   const [, code, comment] = /^(.*?)(\s*\/\/.*)?$/.exec(text) ?? ["", text, ""];
   const inside = [make("span", { class: "at" }, String(number)),
     make("span", { class: "text" }, code || " ", make("span", { class: "comment" }, comment ?? ""))];

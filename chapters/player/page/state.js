@@ -2,11 +2,11 @@
 import { eventAt, play, record, sectionOf } from "./record.js";
 
 /**
- * A tensor of a device. `mark`: what the shown steps did with it; `step`: which one wrote it last; `drawn`: its
- * rectangle, as long as nothing that it shows has changed.
- * @typedef {{id: number, name: string, by: string, shape: number[] | null, layout: number | null, purpose: string,
- *   bytes: number, step: number | null, mark: "" | "used" | "made" | "changed",
- *   values: (number | null)[] | null, drawn: HTMLElement | null}} Held
+ * A tensor of a device, another object after each change. `mark`: what the shown steps did with it; `step`: which one
+ * wrote it last.
+ * @typedef {Readonly<{id: number, name: string, by: string, shape: number[] | null, layout: number | null,
+ *   purpose: string, bytes: number, step: number | null, mark: "" | "used" | "made" | "changed",
+ *   values: (number | null)[] | null}>} Held
  */
 /**
  * `most`: the most bytes during the shown steps; `version`: another one after each change.
@@ -37,8 +37,7 @@ function atFirst(section, before) {
     for (const one of sectionOf(device, section)?.held ?? []) {
       const { tensor: id, purpose, bytes, shape = null, layout = null } = one;
       const name = nameOf(sectionOf(device, section), id) || nameAt(one.line);
-      state.held.set(id, { id, name, by: "", shape, layout, purpose, bytes, step: null, mark: "", values: null,
-        drawn: null });
+      state.held.set(id, { id, name, by: "", shape, layout, purpose, bytes, step: null, mark: "", values: null });
       state.bytes += bytes;
     }
     setValues(state, sectionOf(device, section), -1);
@@ -78,8 +77,7 @@ function nameOf(section, id) {
 
 /** @param {DeviceState[]} devices */
 function copyOf(devices) {
-  return devices.map((state) =>
-    ({ ...state, held: new Map([...state.held].map(([id, tensor]) => [id, { ...tensor }])) }));
+  return devices.map((state) => ({ ...state, held: new Map(state.held) }));
 }
 
 /**
@@ -140,7 +138,7 @@ function setValues(state, section, event) {
   }
   for (const [, id, values] of byEvent.get(event) ?? []) {
     const tensor = state.held.get(id);
-    if (tensor) changed(state, tensor).values = values;
+    if (tensor) change(state, { ...tensor, values });
   }
 }
 
@@ -149,18 +147,14 @@ function forgetMarks(devices) {
   for (const device of devices) {
     if (device.most !== device.bytes) device.version = ++versions;
     device.most = device.bytes;
-    for (const tensor of device.held.values()) if (tensor.mark) changed(device, tensor).mark = "";
+    for (const tensor of device.held.values()) if (tensor.mark) change(device, { ...tensor, mark: "" });
   }
 }
 
-/**
- * A tensor that is about to change, and with it what is drawn.
- * @param {DeviceState} device @param {Held} tensor
- */
-function changed(device, tensor) {
+/** @param {DeviceState} device @param {Held} tensor */
+function change(device, tensor) {
   device.version = ++versions;
-  tensor.drawn = null;
-  return tensor;
+  device.held.set(tensor.id, tensor);
 }
 
 /** @param {DeviceState} device @param {Section} section @param {PlayedEvent} event @param {number} step */
@@ -171,7 +165,7 @@ function apply(device, section, event, step) {
     const bytes = what.bytes ?? 0;
     const id = event.from[0];
     device.held.set(id, { id, name: nameOf(section, id) || nameAt(what.line), by: "", shape: null, layout: null,
-      purpose: what.purpose ?? "", bytes, step, mark: "made", values: null, drawn: null });
+      purpose: what.purpose ?? "", bytes, step, mark: "made", values: null });
     device.bytes += bytes;
     device.most = Math.max(device.most, device.bytes);
     return;
@@ -181,7 +175,7 @@ function apply(device, section, event, step) {
     device.bytes -= tensor?.bytes ?? 0;
     device.held.delete(event.from[0]);
   } else if (what.is === "moved") {
-    if (tensor) tensor.purpose = what.purpose ?? "";
+    if (tensor) change(device, { ...tensor, purpose: what.purpose ?? "" });
   } else if (event.of !== null) {
     write(device, section, eventAt(section, event.of), step);
   } else {
@@ -196,9 +190,8 @@ function read(device, { what, from }) {
   from.forEach((id, i) => {
     const tensor = device.held.get(id);
     if (!tensor) return;
-    changed(device, tensor).mark ||= "used";
-    tensor.shape ??= operands[i]?.shape ?? null;
-    tensor.layout ??= operands[i]?.layout ?? null;
+    const { shape = null, layout = null } = operands[i] ?? {};
+    change(device, { ...tensor, mark: tensor.mark || "used", shape: tensor.shape ?? shape, layout: tensor.layout ?? layout });
   });
 }
 
@@ -206,14 +199,9 @@ function read(device, { what, from }) {
 function write(device, section, { what, to }, step) {
   const tensor = to === null ? undefined : device.held.get(to);
   if (!tensor) return;
-  changed(device, tensor);
-  tensor.name = nameOf(section, tensor.id) || nameAt(what.line) || tensor.name;
-  tensor.by = what.function ?? "";
-  tensor.shape = what.to?.shape ?? tensor.shape;
-  tensor.layout = what.to?.layout ?? null;
-  tensor.step = step;
-  tensor.values = null;
-  if (tensor.mark !== "made") tensor.mark = "changed";
+  change(device, { ...tensor, name: nameOf(section, tensor.id) || nameAt(what.line) || tensor.name, by: what.function ?? "",
+    shape: what.to?.shape ?? tensor.shape, layout: what.to?.layout ?? null, step, values: null,
+    mark: tensor.mark === "made" ? "made" : "changed" });
 }
 
 /** The most bytes that any device ever has. */

@@ -1,5 +1,5 @@
 // All devices and all steps at once: a row a device, a bar for what it does.
-import { draw, find, make } from "./drawing.js";
+import { draw, find, make, set } from "./drawing.js";
 import { contextOf, doneIn, numDevices, play } from "./record.js";
 
 const ROW = numDevices > 8 ? 16 : numDevices > 4 ? 20 : 24, LEFT = 64, RIGHT = play.idle.length ? 74 : 8;
@@ -19,6 +19,10 @@ const HIGH = { forward: 2, backward: 7 };
  * @type {{bars: Bar[], scale: number, first: number, room: number}}
  */
 let drawn = { bars: [], scale: 1, first: 0, room: 0 };
+
+/** The number of each step's first bar. */
+const firstBars = [0];
+for (const { items } of play.steps) firstBars.push(firstBars[firstBars.length - 1] + items.length);
 
 /**
  * Where a step's items lie: in the order, or by the clock.
@@ -64,7 +68,7 @@ export function drawTimeline(byClock, matches) {
         `idle ${play.idle[device]} %`,
         draw("title", {}, "of the time, if a product takes one unit of time and all else takes none"))] : []));
   for (const bar of bars) drawing.append(barOf(bar, matches(bar.step)));
-  drawing.append(...labels(bars), draw("g", { id: "marked" }));
+  drawing.append(...labels(bars), draw("path", { id: "marked", class: "now" }));
   place.replaceChildren(drawing);
 }
 
@@ -121,14 +125,24 @@ function hasRoom(words, width) {
 }
 
 /**
- * Marks the steps that are shown.
+ * Marks the steps that are shown: a frame around bars of a device that touch.
  * @param {number} from @param {number} to
  */
 export function markTimeline(from, to) {
-  const marked = drawn.bars.filter(({ step }) => from <= step && step <= to);
-  const places = marked.map((bar) => ({ ...extentOf(bar), device: bar.device }));
-  find("marked").replaceChildren(...places.map(({ x, width, device }) =>
-    draw("rect", { class: "now", x: x - 1, y: ROW * device + 1, width: width + 2, height: ROW - 2, rx: 2 })));
+  /** @type {{x: number, end: number, device: number}[]} */
+  const places = [];
+  const last = new Map();
+  for (const bar of drawn.bars.slice(firstBars[from], firstBars[to + 1])) {
+    const { x, width } = extentOf(bar), { device } = bar, place = last.get(device);
+    if (place && place.x <= x && x - place.end < 2) {
+      place.end = Math.max(place.end, x + width);
+      continue;
+    }
+    last.set(device, { x, end: x + width, device });
+    places.push(last.get(device));
+  }
+  set(find("marked"), { d: places.map(({ x, end, device }) =>
+    `M${x - 1} ${ROW * device + 1}H${end + 1}v${ROW - 2}H${x - 1}z`).join("") });
   const { room } = drawn;
   const left = Math.min(...places.map(({ x }) => x)) - room / 2;
   if (room) requestAnimationFrame(() => find("timeline").scrollTo({ left }));
