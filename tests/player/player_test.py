@@ -548,13 +548,15 @@ class Page(unittest.TestCase):
         self.has_address(f"#step={numbers(self.text('#where'))[0]}&device=1&call=all_reduce")
 
     def test_every_width(self):
-        for text in RECORDS.values():
-            self.open(text, "#step=1")
+        for text in (*RECORDS.values(), record_of(8, "08", "train", "--variant", "tensor")):
+            self.open(text)
+            self.browser.press("p")
             for width in (1280, 800, 400):
                 self.browser.size(width, 800)
                 for scheme in ("light", "dark"):
                     self.browser.scheme(scheme)
-                    self.assertLessEqual(self.run_js("document.documentElement.scrollWidth - innerWidth"), 0, width)
+                    page = "document.documentElement"
+                    self.assertEqual(self.run_js(f"{page}.scrollWidth - {page}.clientWidth"), 0, width)
                     self.assertTrue(self.run_js("document.querySelectorAll('.tensor .slice').length"))
 
     def test_a_failed_run(self):
@@ -769,6 +771,15 @@ class Page(unittest.TestCase):
                 print(f"{each:.1f} ms a step, {max(times):.1f} ms at most", file=sys.stderr)
                 self.assertGreater(len(times), 10)
                 self.assertLess(each, 16)
+
+    def test_five_on_16_devices(self):
+        """Opens folded, and its program has drawn within a second."""
+        self.open(record_of(16, "09", "train", "--variant", "five"))
+        self.assertRegex(self.text("#where"), "^steps 0–")
+        drawn = self.run_js("performance.getEntriesByType('navigation')[0].domContentLoadedEventEnd")
+        print(f"drawn after {drawn:.0f} ms", file=sys.stderr)
+        self.assertEqual(self.run_js("document.querySelectorAll('.device').length"), 16)
+        self.assertLess(drawn, 1000)
 
     def test_elements_are_kept(self):
         """A step changes what the columns of devices show, and puts in few elements."""

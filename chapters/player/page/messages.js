@@ -68,8 +68,10 @@ function messagesIn(from, to) {
         const device = item[0];
         for (const [peer, messages, bytes] of event.sends) {
           const ends = `${device}>${peer}`;
-          const sum = sums.get(ends) ?? { from: device, to: peer, messages: 0, bytes: 0 };
-          sums.set(ends, { ...sum, messages: sum.messages + messages, bytes: sum.bytes + bytes });
+          let sum = sums.get(ends);
+          if (!sum) sums.set(ends, sum = { from: device, to: peer, messages: 0, bytes: 0 });
+          sum.messages += messages;
+          sum.bytes += bytes;
         }
         const isAlone = event.what.function === "receive" && step.items.length === 1;
         if (isAlone && event.what.peer !== undefined)

@@ -5,11 +5,11 @@ import { doneIn, play, record } from "./record.js";
 const AROUND = 8;
 
 /**
- * The lines that run in each step, and on which device.
- * @type {{line: number, device: number}[][]}
+ * The lines that run in each step, by its items.
+ * @type {number[][][]}
  */
-const linesOf = play.steps.map((step) => step.items.flatMap((item) =>
-  doneIn(step, item).flatMap(({ what: { line } }) => (line === undefined ? [] : [{ line, device: item[0] }]))));
+const linesOf = play.steps.map((step) => step.items.map((item) =>
+  doneIn(step, item).flatMap(({ what: { line } }) => line ?? [])));
 
 /**
  * The steps in which a line runs, by the number of the line.
@@ -17,7 +17,7 @@ const linesOf = play.steps.map((step) => step.items.flatMap((item) =>
  */
 const stepsOfLine = new Map();
 linesOf.forEach((lines, number) => {
-  for (const { line } of lines) {
+  for (const line of lines.flat()) {
     const steps = stepsOfLine.get(line) ?? [];
     if (steps[steps.length - 1] !== number) steps.push(number);
     stepsOfLine.set(line, steps);
@@ -32,14 +32,21 @@ const numbers = new Map(record.lines.map(([file, line], number) => [`${file}:${l
  * @param {number} from @param {number} to @param {number | null} device
  */
 export function showSource(from, to, device) {
-  const lines = linesOf.slice(from, to + 1).flat();
-  const ofDevice = lines.filter((one) => one.device === (device ?? lines[lines.length - 1]?.device));
-  const current = (ofDevice.length ? ofDevice : lines).pop();
+  /** @type {number | undefined} */
+  let current;
+  /** @type {number | undefined} */
+  let ofDevice;
+  const also = new Set();
+  for (let at = from; at <= to; ++at)
+    linesOf[at].forEach((lines, i) => {
+      for (const line of lines) also.add(current = line);
+      if (play.steps[at].items[i][0] === device) ofDevice = lines[lines.length - 1] ?? ofDevice;
+    });
+  current = ofDevice ?? current;
   const place = find("source");
-  if (!current) return place.replaceChildren(make("p", { class: "soft" }, "This step has no line of the source."));
-  const [file, middle] = record.lines[current.line];
+  if (current === undefined) return place.replaceChildren(make("p", { class: "soft" }, "This step has no line of the source."));
+  const [file, middle] = record.lines[current];
   const name = record.files[file];
-  const also = new Set(lines.map(({ line }) => line));
   const shown = textOf(name, middle).map(([number, text]) => lineOf(file, number, text, to, number === middle, also));
   place.replaceChildren(make("ol", { class: "code" }, ...shown));
   place.prepend(make("h3", {}, name.replace(/^.*\/(?=[^/]+\/[^/]+$)/, ""), make("span", {}, `line ${middle}`)));
