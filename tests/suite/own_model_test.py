@@ -98,6 +98,25 @@ class OwnModel(unittest.TestCase):
         whole[1]["up"] = whole[1]["up"] * np.float32(2)
         self.wrong(whole, STEP, None, "up", "2 times it")
 
+    def test_an_expert_on_one_device_is_no_alarm(self):
+        grads = network.data_parallel(PARAMS, BATCH, 3)
+        del grads[0]["up"], grads[2]["up"]
+        sb.check(grads, STEP)
+        grads[1]["up"] = grads[1]["up"] * np.float32(3)
+        self.wrong(grads, STEP, None, "up", "3 times it")
+        grads = network.data_parallel(PARAMS, BATCH, 3)
+        del grads[1]["up"]  # two of three have it
+        self.wrong(grads, STEP, None, "up", "expected (7, 11)")
+
+    def test_bounds_of_what_is_written_in_place(self):
+        def sorted_step(params, batch):
+            found, order = network.step(params, batch), np.argsort(-batch["x"], axis=1)
+            put = np.zeros_like(batch["x"])
+            np.put_along_axis(put, order, np.take_along_axis(batch["x"], order, 1), 1)
+            return {**found, "up": put.T @ (batch["x"] @ found["up"])}
+        case = sb.case(sorted_step, PARAMS, BATCH)
+        self.assertLess(case.limits["up"].max(), 1e-4 * np.abs(case.results["up"]).max())
+
     def test_one_element_is_noticed(self):
         for name, value in PARAMS.items():
             for at in range(0, value.size, 7):

@@ -11,7 +11,8 @@ from .moves import Moves
 COPIES = {"reshape", "transpose", "concatenate", "stack", "where", "take", "take_along_axis", "repeat", "tile", "split",
           "array_split", "moveaxis", "swapaxes", "broadcast_to", "zeros_like", "ones_like", "full_like", "empty_like",
           "copy", "squeeze", "expand_dims", "ravel", "flip", "roll", "pad", "max", "amax", "min", "amin", "sort", "shape",
-          "ndim", "size", "copyto", "may_share_memory", "vstack", "hstack", "atleast_1d", "atleast_2d", "diagonal"}
+          "ndim", "size", "copyto", "may_share_memory", "vstack", "hstack", "atleast_1d", "atleast_2d", "diagonal",
+          "argsort", "argmax", "argmin", "put_along_axis", "put", "place", "putmask", "fill_diagonal"}
 
 
 def is_mine(value):

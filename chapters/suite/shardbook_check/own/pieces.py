@@ -91,7 +91,7 @@ def located(pieces, shape, sizes, letters=None):
         return [("", pieces)]
     values = [None if piece is None else piece.values for piece in pieces]
     found = []
-    for each in [letters] if letters else candidates(len(shape), len(sizes)):
+    for each in [letters] if letters else candidates(len(shape), sizes, values):
         lies = Placement(values, sizes, each)
         if lies.shape != list(shape) or not lies.is_whole or not letters and not uses_all(values, lies, each):
             continue
@@ -110,15 +110,24 @@ def located(pieces, shape, sizes, letters=None):
     return found
 
 
-def candidates(dims, axes):
-    letters = [Letter("R"), *[Letter("S", dim) for dim in range(dims)]]
-    return itertools.product(letters, repeat=axes)
+def candidates(dims, sizes, values):
+    """Letters for each axis. Where one of its devices alone has a piece, as of an expert or a layer, that one owns it."""
+    have = np.array([value is not None for value in values]).reshape(sizes)
+    letters = []
+    for axis in range(len(sizes)):
+        owners = np.flatnonzero(have.any(axis=tuple(other for other in range(len(sizes)) if other != axis)))
+        letters.append([Letter("O", int(owners[0]))] if len(owners) == 1 < sizes[axis] else
+                       [Letter("R"), *[Letter("S", dim) for dim in range(dims)]])
+    return itertools.product(*letters)
 
 
 def uses_all(values, lies, letters):
     """Whether devices that should have the same piece have pieces of one shape."""
-    return all(values[twin] is not None and value is not None and values[twin].shape == value.shape
-               for device, value in enumerate(values) for twin in lies.twins(device))
+    at = list(np.ndindex(*lies.mesh[0]))
+    owning = [device for device in range(len(values))
+              if all(letter.kind != "O" or letter.axis == index for letter, index in zip(letters, at[device]))]
+    return all(values[twin] is not None and values[device] is not None and values[twin].shape == values[device].shape
+               for device in owning for twin in lies.twins(device))
 
 
 def sum_key(device, sizes, letters):
