@@ -9,7 +9,7 @@
 
 namespace shard::testing {
 
-RUNS_ON(.in_one_process = {1, 2, 3, 4}, .with_all = {5, 6, 7, 8, 12, 16}, .processes = {3},
+RUNS_ON(.in_one_process = {1, 2, 3, 4}, .with_all = {5, 6, 8, 12, 16}, .processes = {3},
         .on_cuda = {1, 2, 3, 4, 8});
 
 namespace {

@@ -7,7 +7,7 @@
 
 namespace shard::testing {
 
-RUNS_ON(.in_one_process = {2, 3}, .with_all = {4, 5});
+RUNS_ON(.in_one_process = {2, 3}, .with_all = {4});
 
 namespace {
 
