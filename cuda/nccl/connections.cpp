@@ -27,9 +27,14 @@ std::map<std::pair<int, int>, Link>& links() {
 
 constexpr int id_tag = runtime::first_free_tag;  // a tag that control messages do not use
 
-ncclComm_t connect(const ncclUniqueId& id, int devices, int rank) {
+/// NCCL takes up to 32 multiprocessors for a message between two GPUs, also while it waits, and 12 MiB for each.
+constexpr int multiprocessors_of_link = 4;
+/// In a larger job, two devices connect at their first message.
+constexpr int most_devices_with_all_links = 8;
+
+ncclComm_t connect(const ncclUniqueId& id, int devices, int rank, ncclConfig_t config) {
   ncclComm_t comm = nullptr;
-  SHARDBOOK_CHECK(ncclCommInitRank(&comm, devices, id, rank));
+  SHARDBOOK_CHECK(ncclCommInitRankConfig(&comm, devices, id, rank, &config));
   return comm;
 }
 
@@ -42,7 +47,7 @@ ncclComm_t connect_all(const Group& group, cudaStream_t stream) {
   ncclUniqueId id;
   if (group.device_id() == 0) SHARDBOOK_CHECK(ncclGetUniqueId(&id));
   runtime::require_success(MPI_Bcast(&id, sizeof id, MPI_BYTE, 0, runtime::comm_of(group)), "split");
-  ncclComm_t comm = connect(id, group.num_devices(), group.device_id());
+  ncclComm_t comm = connect(id, group.num_devices(), group.device_id(), NCCL_CONFIG_INITIALIZER);
   Workspace bytes(2 * group.num_devices(), stream);
   NcclGroupCall together;
   for (int d = 0; d < group.num_devices(); ++d) {
@@ -89,7 +94,14 @@ void for_each_communicator(const Action& action) {
 
 }  // namespace
 
-NcclDataPlane::NcclDataPlane(const Group& group) : connections_(connections_for(group)) {}
+NcclDataPlane::NcclDataPlane(const Group& group) : connections_(connections_for(group)) {
+  if (group.id() != 0 || group.num_devices() > most_devices_with_all_links) return;  // 0: all devices
+  // In each round a device has one partner, or none.
+  const int devices = group.num_devices(), me = group.device_id();
+  for (int round = 0; round < devices; ++round)
+    if (const int peer = (round + devices - me) % devices; peer != me)
+      pair_with(group, peer).link.connected(group, peer);
+}
 
 runtime::Task NcclDataPlane::body_of(runtime::Call& call) {
   static const std::map<Request::Function, runtime::Task (*)(runtime::Call&)> bodies = {
@@ -136,7 +148,9 @@ const NcclCommunicator& Link::connected(const Group& group, int peer) {
   } else {
     MPI_Recv(&id, sizeof id, MPI_BYTE, peer, id_tag, runtime::comm_of(group), MPI_STATUS_IGNORE);
   }
-  communicator_.comm = connect(id, 2, 1 - rank_of_peer());
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.maxCTAs = multiprocessors_of_link;
+  communicator_.comm = connect(id, 2, 1 - rank_of_peer(), config);
   Workspace byte(1, stream());
   for (const bool is_mine : {decides_order_, !decides_order_})
     if (is_mine)

@@ -40,8 +40,8 @@ class Link {
 
   Index launched = 0;  ///< the number of launched messages of both directions
 
-  /// Connects the devices at their first message: both call this for that message, and wait for each other. `peer` is
-  /// the other device's place in the message's group.
+  /// Connects the devices if they are not: both call this for the same message, and wait for each other. `peer` is the
+  /// other device's place in the message's group.
   const NcclCommunicator& connected(const Group& group, int peer);
   cudaStream_t stream();
   ncclComm_t comm() const { return communicator_.comm; }
@@ -73,7 +73,8 @@ struct Connections {
 /// The NCCL connections of a group.
 class NcclDataPlane : public runtime::DataPlane {
  public:
-  /// Reuses the connections of an earlier group of the same members. A collective of the group.
+  /// Reuses the connections of an earlier group of the same members. In a small job, that of all devices also links each
+  /// two of them: NCCL may wait for the GPU there, so nothing should be on its way. A collective of the group.
   explicit NcclDataPlane(const Group& group);
   ~NcclDataPlane() override { connections_.is_in_use = false; }
   NcclDataPlane(const NcclDataPlane&) = delete;

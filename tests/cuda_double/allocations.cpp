@@ -147,6 +147,7 @@ cudaError_t cudaMalloc(void** data, std::size_t bytes) {
 
 cudaError_t cudaFree(void* data) {
   PLANTED("cudaFree");
+  wait_for_gpu("cudaFree");
   given_back("memory", data, "cudaFree");
   auto& allocations = memory().allocations;
   const Allocation& a = allocations[static_cast<char*>(data)];
@@ -170,6 +171,7 @@ cudaError_t cudaMallocHost(void** data, std::size_t bytes) {
 
 cudaError_t cudaFreeHost(void* data) {
   PLANTED("cudaFreeHost");
+  wait_for_gpu("cudaFreeHost");
   given_back("host memory", data, "cudaFreeHost");
   page_locked().erase(data);
   std::free(data);

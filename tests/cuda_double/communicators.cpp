@@ -116,6 +116,7 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
 
 ncclResult_t ncclCommInitRank(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank) {
   if (const int error = planted("ncclCommInitRank")) return static_cast<ncclResult_t>(error);
+  wait_for_gpu("ncclCommInitRank of " + std::to_string(ranks));
   Id made;
   std::memcpy(&made, &id, sizeof made);
   const Introduction mine = introduction(rank);
@@ -137,6 +138,10 @@ ncclResult_t ncclCommInitRank(ncclComm_t* comm, int ranks, ncclUniqueId id, int 
   (*comm)->connects_collectives = at_first_use == nullptr || std::atoi(at_first_use) != 0;
   gained("communicators", *comm);
   return ncclSuccess;
+}
+
+ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank, ncclConfig_t*) {
+  return ncclCommInitRank(comm, ranks, id, rank);
 }
 
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {

@@ -21,6 +21,7 @@ const char* cublasGetStatusString(cublasStatus_t status) {
 
 cublasStatus_t cublasCreate(cublasHandle_t* handle) {
   if (const int error = planted("cublasCreate")) return static_cast<cublasStatus_t>(error);
+  wait_for_gpu("cublasCreate");
   *handle = new cublasContext;
   gained("cuBLAS handles", *handle);
   return CUBLAS_STATUS_SUCCESS;

@@ -37,6 +37,9 @@ void deliver();
 void progress();
 /// Waits in a call, while streams progress. Ends the program if this takes too long.
 void block_host(const std::string& call, const std::function<bool()>& is_done);
+/// Waits in a call until all work of all streams is done: NCCL's and cuBLAS's creation, and what frees memory, do so with
+/// an H200's driver (docs/cuda.md).
+void wait_for_gpu(const std::string& call);
 /// How long a call may wait for its peers. The default is long enough for a machine that is busy.
 std::chrono::seconds patience();
 /// Whether a stream still has work to do.

@@ -84,10 +84,14 @@ void block_host(const std::string& call, const std::function<bool()>& is_done) {
   }
 }
 
+void wait_for_gpu(const std::string& call) {
+  block_host(call, [] { return std::ranges::none_of(streams(), is_busy); });
+}
+
 void load_kernel() {
   const char* loading = std::getenv("CUDA_MODULE_LOADING");
   if (loading != nullptr && std::string_view(loading) == "EAGER") return;
-  block_host("loading a kernel", [] { return std::ranges::none_of(streams(), is_busy); });
+  wait_for_gpu("loading a kernel");
 }
 
 cudaError_t add_work(cudaStream_t stream, const char* what, const std::vector<Access>& accesses,
@@ -110,7 +114,7 @@ using namespace cuda_double;
 
 cudaError_t cudaDeviceSynchronize() {
   PLANTED("cudaDeviceSynchronize");
-  block_host("cudaDeviceSynchronize", [] { return std::ranges::none_of(streams(), is_busy); });
+  wait_for_gpu("cudaDeviceSynchronize");
   for (cudaStream_t stream : streams()) cudaStreamSynchronize(stream);
   return cudaSuccess;
 }

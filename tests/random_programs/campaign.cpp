@@ -23,7 +23,7 @@ struct Options {
   Index first = 1, last = 1;
   int devices = 2;
   std::string fault, draw;
-  bool prints = false, delays = false;
+  bool prints = false, delays = false, is_disturbed = false;
 };
 
 /// \throws Error usage when there is no such device or call
@@ -62,10 +62,10 @@ int show(const Options& options) try {
 /// Runs one program. Returns the number of wrong results on this device.
 int run_program(const Plan& plan, Communicator& world, const Options& options) {
   try {
-    if (options.fault.empty()) return execute(plan, world, std::nullopt);
+    if (options.fault.empty()) return execute(plan, world, std::nullopt, options.is_disturbed);
     const Fault fault = given_fault(plan, options.fault);
     FaultyCommunicator faulty(world, fault);
-    return execute(plan, faulty, fault);
+    return execute(plan, faulty, fault, options.is_disturbed);
   } catch (const Error& error) {
     throw Error(error.code(), fmt::format("program {}: {}", plan.program, error.what()));
   }
@@ -98,6 +98,8 @@ int main(int argc, char** argv) {
                "Print the program, and with --fault how it must end; runs nothing");
   app.add_option("--draw", options.draw, "Print a fault of this kind, and how it must end; runs nothing");
   app.add_flag("--delays", options.delays, "Let one of 32 messages come up to 80 ms late");
+  app.add_flag("--disturbed", options.is_disturbed,
+               "Make and free tensors between calls and their waits; one device is slow");
   app.add_option("--devices", options.devices, "For --print and --draw: on how many devices it would run");
   try {
     app.parse(argc, argv);

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "tests/harness/devices.hpp"
+#include "tests/random_programs/random.hpp"
 
 namespace shard::testing {
 
@@ -21,10 +22,32 @@ void compute(int microseconds) {
   for (int i = 1; std::chrono::steady_clock::now() < end; ++i) sum = sum + std::sqrt(i);
 }
 
+/// What a program does beside its calls.
+class Disturbance {
+ public:
+  Disturbance(const Plan& plan, int device)
+      : random_({plan.seed, static_cast<std::uint64_t>(plan.program), static_cast<std::uint64_t>(device)}),
+        is_slow_(plan.program % plan.devices == device) {}
+
+  void before_an_action() {
+    if (is_slow_) std::this_thread::sleep_for(std::chrono::microseconds(random_.below(300)));
+    if (random_.one_in(2)) kept_.emplace_back(Shape{random_.between(1, 600)});
+    if (!kept_.empty() && random_.one_in(2))
+      kept_.erase(kept_.begin() + random_.below(static_cast<int>(kept_.size())));
+  }
+
+ private:
+  Random random_;
+  bool is_slow_;
+  std::vector<Tensor> kept_;
+};
+
 class Execution {
  public:
-  Execution(const Plan& plan, Communicator& world, const std::optional<Fault>& fault)
-      : plan_(plan), world_(world), fault_(fault), groups_(plan.groups.size()) {}
+  Execution(const Plan& plan, Communicator& world, const std::optional<Fault>& fault, bool is_disturbed)
+      : plan_(plan), world_(world), fault_(fault), groups_(plan.groups.size()) {
+    if (is_disturbed) disturbance_.emplace(plan, world.device_id());
+  }
   ~Execution() {
     for (std::thread& worker : workers_) worker.join();
   }
@@ -56,6 +79,7 @@ class Execution {
   Communicator& group(int index) { return index == 0 ? world_ : *groups_[static_cast<std::size_t>(index)]; }
 
   void act(const Action& action) {
+    if (disturbance_) disturbance_->before_an_action();
     switch (action.kind) {
       case Action::Kind::start:
         return start(action.item);
@@ -185,6 +209,7 @@ class Execution {
   const Plan& plan_;
   Communicator& world_;
   std::optional<Fault> fault_;
+  std::optional<Disturbance> disturbance_;
   std::vector<std::unique_ptr<Communicator>> groups_;  // null: the world, or this device is no member
   std::map<int, PendingCall> pending_;                 // by item
   std::vector<std::thread> workers_;
@@ -194,8 +219,8 @@ class Execution {
 
 }  // namespace
 
-int execute(const Plan& plan, Communicator& world, const std::optional<Fault>& fault) {
-  return Execution(plan, world, fault).run();
+int execute(const Plan& plan, Communicator& world, const std::optional<Fault>& fault, bool is_disturbed) {
+  return Execution(plan, world, fault, is_disturbed).run();
 }
 
 }  // namespace shard::testing
