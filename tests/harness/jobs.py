@@ -55,7 +55,7 @@ def stop_rest(mark):
     return f"left {len(rest)} processes behind"
 
 
-def run(command, devices=0, seconds=60, environment=None, meanwhile=None, launcher=ON_DEVICES, **options):
+def run(command, devices=0, seconds=180, environment=None, meanwhile=None, launcher=ON_DEVICES, **options):
     """Runs a command on this number of devices, or without a launcher on 0. `meanwhile` is called with the process
     and a mark in the environment of all processes of the job. Other options go to Popen."""
     job = f"SHARDBOOK_JOB={uuid.uuid4()}"

@@ -65,7 +65,7 @@ def judge(program, said):
 
 def run_together(programs, executable):
     """Runs all programs that need no job of their own. Returns their lines, by number."""
-    ended = jobs.run([executable, "--together"], DEVICES, seconds=120)
+    ended = jobs.run([executable, "--together"], DEVICES, seconds=300)
     rows = [json.loads(line) for line in ended.out.splitlines()]
     said = {row["number"]: heard(row["said"]) for row in rows}
     missing = Said(ended.code, ended.err.splitlines() or ["nothing"])
