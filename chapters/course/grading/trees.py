@@ -6,6 +6,7 @@ import re
 import shutil
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import exercises
 import setup
@@ -86,9 +87,11 @@ class Tree:
         if (self.build / "build.ninja").exists() and setup.why_anew(self.build, self.folder):
             shutil.rmtree(self.build)  # of a copied project, say
         self.build.mkdir(exist_ok=True)
-        if not (self.build / "build.ninja").exists():
-            ended = self.in_sandbox(["cmake", "-G", "Ninja", "--preset", "release", "-DSHARDBOOK_TESTS=OFF",
-                                     "-S", self.folder])
+        # In the sandbox no compiler's cache outlives its job.
+        options = {"SHARDBOOK_TESTS": "OFF", "SHARDBOOK_CCACHE": "", "SHARDBOOK_ALONE": ";".join(compiled_alone())}
+        if not (self.build / "build.ninja").exists() or not options.items() <= setup.cached(self.build).items():
+            ended = self.in_sandbox(["cmake", "-G", "Ninja", "--preset", "release", "-S", self.folder,
+                                     *(f"-D{name}={value}" for name, value in options.items())])
             if ended.code:
                 shutil.rmtree(self.build)
                 fail(69, f"could not configure what submissions are built in:\n{ended.output[-2000:]}")
@@ -135,6 +138,14 @@ def names():
             name = str(path.relative_to(root))
             if path.is_file() and not path.is_symlink() and not LEFT_OUT.match(name):
                 yield name
+
+
+def compiled_alone():
+    """The sources that a submission has the grader compile: an exercise's own file, and those beside its header. Each is
+    compiled by itself, so that a small container has the memory and the time."""
+    files = {hole.file for e in exercises.read_all().values() for hole in e.holes}
+    yield from sorted({re.sub(starters.OWN_CHAPTER, r"chapters/\1/", str(path.relative_to(root))) for file in files
+                       for path in exercises.source(file).parent.glob(Path(file).name if file.endswith(".cpp") else "*.cpp")})
 
 
 def in_bodies(said, tree, bodies):
