@@ -337,13 +337,13 @@ class Trees(Folder):
         """What a build says whose commands end so, and the numbers of jobs."""
         tree, jobs, left = trees.Tree.__new__(trees.Tree), [], list(outputs)
         tree.folder = tree.build = self.folder
-        (self.folder / "build.ninja").touch()
 
         def in_sandbox(command, *_, **__):
             jobs.append(command[command.index("-j") + 1])
             said = left.pop(0)
             return sandbox.Ended(int(bool(said)), said, 1.0)
-        with mock.patch.object(tree, "in_sandbox", in_sandbox), mock.patch("trees.memory", lambda: 5 << 30), \
+        with mock.patch.object(tree, "in_sandbox", in_sandbox), mock.patch.object(tree, "configure", lambda: None), \
+                mock.patch("trees.memory", lambda: 5 << 30), \
                 mock.patch("os.sched_getaffinity", lambda _: set(range(8))):
             try:
                 return tree.make(["ring"]), jobs

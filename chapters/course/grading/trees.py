@@ -82,8 +82,8 @@ class Tree:
             yield from (path for top in NEEDED for path in [self.folder / top, *(self.folder / top).rglob("*")]
                         if path.is_file() and "__pycache__" not in path.parts)
 
-    def make(self, programs, limits=COMPILE, targets=()):
-        """Builds programs of the course, and other targets. Returns the compiler's messages if it fails, or nothing."""
+    def configure(self):
+        """Runs CMake, but not where it has run with these options."""
         if (self.build / "build.ninja").exists() and setup.why_anew(self.build, self.folder):
             shutil.rmtree(self.build)  # of a copied project, say
         self.build.mkdir(exist_ok=True)
@@ -95,6 +95,10 @@ class Tree:
             if ended.code:
                 shutil.rmtree(self.build)
                 fail(69, f"could not configure what submissions are built in:\n{ended.output[-2000:]}")
+
+    def make(self, programs, limits=COMPILE, targets=()):
+        """Builds programs of the course, and other targets. Returns the compiler's messages if it fails, or nothing."""
+        self.configure()
         targets = [*(f"course.{name}" for name in programs), *targets]
         most = max(1, min(len(os.sched_getaffinity(0)), memory() // A_COMPILER))
         for jobs in dict.fromkeys((most, 1)):
