@@ -21,9 +21,9 @@ class Stream {
   /// Adds a call at the end of the stream. A nonblocking message does not wait for earlier calls.
   void start(std::shared_ptr<Call> call);
   /// Advances the first call and all nonblocking messages as far as possible without waiting. Every call of a
-  /// communicator and every operation on tensors does this, from the device's own thread.
+  /// communicator and every product of matrices does this, from the device's own thread.
   void advance();
-  /// The same, before an operation on tensors; then lets the other devices of this process run.
+  /// The same, before a product; then lets the other devices of this process run.
   void advance_during_work();
   /// Returns when this call is done, and frees its buffers. Rethrows its error, if there was one.
   void wait_for(Call& call);
