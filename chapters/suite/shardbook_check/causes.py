@@ -50,7 +50,14 @@ def scaled(e):
                          (n, SAYS["counted_n_times"].format(n, ", or a wrong scale" * (n == 2))),
                          (1 / rows, SAYS["averaged_over_batch"].format(rows))):
         if is_multiple(e, factor):
-            return text
+            return text + gates_of_a_half(e, factor)
+
+
+def gates_of_a_half(e, factor):
+    """All gates of exact mixtures with two choices are 1/2, so that a factor may be one."""
+    if e.problem.workload != "mixture" or e.problem.kind != "exact" or e.problem.top_k != 2 or e.name == "router/weights":
+        return ""
+    return {2: " Or gates, 1/2, forgotten?", 0.5: " Or gates, 1/2, multiplied twice?"}.get(factor, "")
 
 
 def factors_of_axes(e):
@@ -277,25 +284,65 @@ def not_reduced_behind(e):
         return SAYS["dx_not_reduced"]
 
 
+def answers_of_others(e):
+    """A mixture whose outputs are those of its tokens' experts, but to other tokens."""
+    if e.problem.workload != "mixture" or e.name != "output" or e.want.size < 8:
+        return None
+    p, k = e.problem, e.problem.top_k
+    (gates, chosen), answers = gates_of(p), answers_to_tokens(p)
+    rows, is_moved = range(e.slices[e.device][0].start, e.slices[e.device][0].stop), False
+    for token, given, limit in zip(rows, e.given, e.limit):
+        of = [[(other, gates[token, rank] * answers[other, chosen[token, rank]]) for other in range(len(chosen))
+               if chosen[token, rank] in chosen[other]] for rank in range(k)]
+        found = [[other for other, _ in each] for each in itertools.product(*of)
+                 if (np.abs(sum(answer for _, answer in each) - given) <= 4 * limit + 2.0**-20 * np.abs(given)).all()]
+        if not found:
+            return None
+        is_moved |= [token] * k not in found
+    return "answers of experts to other tokens: not put back in the order in which they were sent?" if is_moved else None
+
+
+def gates_of(p):
+    """(tokens, k) gates and experts."""
+    logits = p.batch["input"] @ p.params["router/weights"]
+    powers = np.exp(logits - logits.max(axis=1, keepdims=True))
+    chosen = np.argsort(-logits, axis=1, kind="stable")[:, :p.top_k]
+    gates = np.take_along_axis(powers / powers.sum(axis=1, keepdims=True), chosen, 1)
+    return gates / gates.sum(axis=1, keepdims=True) if p.top_k > 1 else gates, chosen
+
+
+def answers_to_tokens(p):
+    """Every expert's answer to every token, (tokens, experts, width)."""
+    found = []
+    for expert in range(p.experts):
+        x = p.batch["input"]
+        for layer in range(p.layers):
+            x = (np.maximum(x, 0) if layer % 2 else x) @ p.params[f"expert_{expert}/layer_{layer}/weights"]
+        found.append(x)
+    return np.stack(found, axis=1)
+
+
 def another_computation(e):
-    """The wrong version that explains this piece and most of the other pieces."""
-    likeliest_text, most = None, -1
+    """The wrong version that explains this piece and most of the other pieces. If several explain all, two are named."""
+    likeliest_text, most, same = None, -1, []
     of_axes = [mistakes_with_rows(e.problem, size, False) for size in sorted(set(e.mesh)) if 1 < size < e.devices and
                e.problem.is_training]
     for text, mistake in itertools.chain(*of_axes, mistakes(e.problem, e.devices)):
         other = e.after(**mistake)
         if explains(e, other) or mistake.get("rounds") and other is not None and is_nearly(e, other):
             fits = e.pieces_like(**mistake)
-            if all(fits):
+            if all(fits) and e.problem.workload not in ("mixture", *TOKENS):
                 return text
+            if all(fits) and text not in same:
+                same.append(text)
             if sum(fits) > most and e.given.size > 3:  # among so many versions, one explains a few elements by chance
                 likeliest_text, most = text, sum(fits)
-    return likeliest_text
+    return f"{same[0][:-1]}; or {same[1]}" if len(same) > 1 else same[0] if same else likeliest_text
 
 
 RULES = (not_finite, other_of_equals, zero, scaled, in_16_bits, previous_step, never_updated, one_addend, share_of_device, never_reduced,
          off_by_addend, micro_batches, off_by_rows, transposed, other_slice, log_off, shifted, reordered,
-         sums_of_slices, factors_in_training, another_computation, other_weights, norms_of_some, not_reduced_behind,
+         sums_of_slices, factors_in_training, answers_of_others, another_computation, other_weights, norms_of_some, not_reduced_behind,
          not_reduced_along_an_axis, another_program, other_numbers, wrong_scale, averaged_over_own_rows,
          rows_that_count_otherwise, reduced_in_16_bits,
          different_copies, would_be_right_in_16_bits)

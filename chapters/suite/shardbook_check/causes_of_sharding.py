@@ -189,7 +189,8 @@ def would_be_right_in_16_bits(e):
         bound = e.as_arranged(e.name, e.problem.bounds("bf16")[e.name])[e.slices[e.device]]
     except Undecided:
         return None
-    if bound.shape == e.given.shape and (np.abs(e.given - e.want) <= bound).all():
+    off = np.abs(e.given - e.want)
+    if bound.shape == e.given.shape and (off <= bound).all() and (off > bound / 64).any():
         return SAYS["right_in_bf16"]
     return None
 

@@ -182,6 +182,7 @@ def check_pieces(problem, devices, pieces, layout=None, precision="float32"):
                   for d, p in enumerate(values)]
         verdict.lies[name], verdict.letters[name], verdict.mesh = slices, letters, sizes
         placed.append((name, want, whole_bound, mine, values, placement, slices))
+        verdict.results[name] = values, slices, whole_bound  # a cause explains them all
     for name, want, whole_bound, mine, values, placement, slices in placed:
         differ = []
         for device, piece in enumerate(mine):

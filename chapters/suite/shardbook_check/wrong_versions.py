@@ -39,7 +39,28 @@ def mistakes(problem, devices):
             yield "slots given to all choices of a token before those of the next?", {"forgets": "ranks"}
             yield "a capacity that counts a device's own rows alone?", \
                 {"forgets": "rows elsewhere", "devices": devices}
+            yield "a capacity of each device's own tokens, and their own slots?", {"forgets": "places elsewhere", "devices": devices}
+        else:
+            yield "tokens dropped beyond a capacity, where none should be?", {"forgets": "room 1.0"}
+            yield "tokens dropped beyond a capacity, where none should be?", {"forgets": "room 1.25"}
         yield "answers not multiplied by their gates?", {"forgets": "gates"}
+        yield "answers not multiplied by their gates, in the forward pass alone?", {"forgets": "gates forward"}
+        yield "gradients of answers not multiplied by their gates?", {"forgets": "gates backward"}
+        for passes in ("", ", in both passes", ", in the backward pass"):
+            yield f"answers multiplied by their gates twice{passes}?", {"forgets": "gates once" + passes}
+        if problem.top_k > 1:
+            yield "gates of a token's experts not divided by their sum?", {"forgets": "sum of gates"}
+            yield "gates divided by their sum, but not in the backward pass?", {"forgets": "quotient of gates"}
+            yield "answers of a token's first choice alone: the second ones lost?", {"forgets": "second answers"}
+            yield "answers of a token's last choices alone: the first ones lost?", {"forgets": "first answers"}
+            yield "the gradient of the first choice's gate alone?", {"forgets": "first gates alone"}
+        yield "dL/dx without what the router adds?", {"forgets": "dx of router"}
+        if 1 < devices <= problem.experts:
+            yield "experts in turn on the devices, where each has a range: another expert for each?", \
+                {"forgets": "experts in turn", "devices": devices}
+            yield "experts in ranges on the devices, numbered in turn: another expert for each?", \
+                {"forgets": "experts in ranges", "devices": devices}
+            yield "the next device's expert for each?", {"forgets": "experts of the next device", "devices": devices}
         yield "the gates' gradient forgotten?", {"forgets": "gate gradients"}
         yield SAYS["balance_forgotten"], {"forgets": "balance"}
         if devices > 1 and problem.aux_weight:
@@ -123,6 +144,8 @@ def mistakes_with_rows(problem, devices, has_ranges=True):
 ON_ONE_DEVICE = {
     "causality": "tokens that see later ones: no causal mask?",
     "window": "tokens that see beyond their window?",
+    "where windows end": "a window one token wider than it is?",
+    "a token of windows": "a window one token narrower than it is?",
     "halves": "rotary pairs of neighbours, 2j and 2j + 1, where j and j + d/2 are meant?",
     "rope base": "rotary angles with the base 10000?",
     "scale": "scores not divided by the root of a head's width?",
@@ -152,6 +175,18 @@ ON_SOME_DEVICES = {
     "sum of sequences elsewhere": "a mean over the labels of each device's sequences, and then their sum?",
     "sum of positions elsewhere": "a mean over the labels of each device's part of sequences, and then their sum?",
     "places of queries": "a causal mask in which the queries of each device begin at 0?",
+    "neighbours on each device": "query heads of each device share its key-value heads in another order: a tile, not repeated?",
+    "begins of ids": "ids looked up in slices that begin at device x V // N, where they are cut otherwise: another offset?",
+    "begins of labels": "labels looked up in slices that begin at device x V // N, where they are cut otherwise: another offset?",
+    "two pieces": "gate and up fused, and cut in one piece: a device has parts of one of them, not of both?",
+    "softmax elsewhere, maximum": "a softmax that adds up powers relative to each slice's own maximum, not to the largest?",
+    "softmax elsewhere": "a softmax of each device's own slice of the logits: its sum not reduced?",
+    "softmax elsewhere, backward": "a backward pass with the softmax of each device's own slice of the logits?",
+    "labels at ends": "the label of the last token of each device's part left out: shifted within the part?",
+    "labels at ends, of all": "the label of the last token of each device's part left out, but counted in the mean?",
+    **{f"residual of {of}{passes}": f"the residual before {words} added on each device, and so counted {{n}} times?"
+       for of, words in (("attention", "attention's sum"), ("feed-forward", "the feed-forward's sum"), ("every block", "each sum"))
+       for passes in ("", ", both passes")},
     "rescaling": "pieces of keys around a ring, added up without rescaling to the largest score?",
     "values elsewhere": "a device's own values for those that come around the ring?",
     "the ring's direction": "a backward pass with the positions of the keys of another piece on the ring?",
@@ -176,8 +211,25 @@ def mistakes_with_tokens(problem, devices):
     for forgets, text in (OF_T5 if is_t5 else ON_ONE_DEVICE).items():
         yield text, {"forgets": forgets}
     for forgets, text in ON_SOME_DEVICES.items() if devices > 1 else ():
+        if forgets == "two pieces" and problem.hidden_dim % devices or problem.kind == "exact" and "softmax" in forgets:
+            continue
         if not is_t5 or "offset" in forgets or "sequences" in forgets:
-            yield text, {"forgets": forgets, "devices": devices}
+            for device in range(devices) if forgets.startswith("softmax") else (0,):
+                yield text.format(n=devices), {"forgets": forgets, "devices": devices, "device": device}
+    if not is_t5 and problem.kind == "real":
+        for width, words in widths_of_scores(problem, devices).items():
+            yield f"scores divided by the root of {width:g}, {words}, where a head's width is meant?", {"forgets": f"root of {width}"}
+
+
+def widths_of_scores(problem, devices):
+    """Numbers that a wrong version takes for the width of a head."""
+    found = {problem.model_dim / problem.heads: "the model's width over its heads", problem.model_dim: "the model's width",
+             problem.head_dim * problem.heads: "the width of all heads"}
+    if devices > 1:
+        found |= {problem.model_dim * devices / problem.heads: "the model's width over a device's heads",
+                  problem.head_dim * devices: "a head's width times the devices",
+                  problem.head_dim / devices: "a head's width over the devices"}
+    return {width: words for width, words in found.items() if width not in (1, problem.head_dim)}
 
 
 def other_layers(problem):

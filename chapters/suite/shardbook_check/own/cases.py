@@ -87,6 +87,11 @@ class Case:
         return first
 
     @cached_property
+    def plain_params(self):
+        """{name: float64 array}."""
+        return self.framework.run(lambda params, _: params, self.params, {})[0]
+
+    @cached_property
     def limits(self):
         return self.limits_of(self.precision)
 

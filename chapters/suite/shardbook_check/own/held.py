@@ -16,6 +16,7 @@ from ..verdicts import Difference, Verdict
 from ..wrong_versions import SAYS
 from .pieces import Piece, located, pieces_of, results_of
 from .reasons import Facts, carried_over, reason
+from .wrong_versions import explain, is_weak
 
 
 class Differs(AssertionError):
@@ -31,6 +32,12 @@ class OwnVerdict(Verdict):
     right: list = field(default_factory=list)  # names of right results
     order: str = ""
     remarks: list = field(default_factory=list)
+
+    @property
+    def cause(self):
+        """As of other verdicts; one that only holds of results counts where no other is known."""
+        known = [d.cause for d in self.differences if not is_weak(d.cause) and not d.cause.startswith("expected ")]
+        return max(known, key=known.count) if known else super().cause
 
     def __str__(self):
         if self.is_right:
@@ -172,13 +179,16 @@ def held(case, devices, mesh, layout=None):
     found.order = "in the order of the program" if case.optimizer else "outputs first, then as the backward pass computes"
     found.differences += [Difference(name, SAYS["other_name"].format(", ".join(list(case.results)[:8])))
                           for name in sorted(given - case.results.keys())]
+    wrong, placed = [], {}
     for name in case.in_order():
         pieces = [of.get(name) for of in devices]
         if any(piece is not None for piece in pieces):
-            of_tensor(found, case, name, pieces, mesh, letters.get(name))
+            wrong += of_tensor(found, case, name, pieces, mesh, letters.get(name), placed)
         elif name in case.params:
             found.differences.append(Difference(name, SAYS["left_out"]))
     carry_over(found, case, devices)
+    if case.reference and len(wrong) == len(found.differences):  # no result is left out, or has another shape
+        explain(found, case, wrong, placed, mesh)
     wide = [name for name in found.right if name in case.params and
             np.median(case.limits[name]) > np.abs(case.results[name]).max(initial=0) / 4 > 0]
     if wide:
@@ -196,13 +206,16 @@ def carry_over(found, case, devices):
             d.cause = cause
 
 
-def of_tensor(found, case, name, pieces, mesh, letters):
+def of_tensor(found, case, name, pieces, mesh, letters, placed_by_name):
+    """The differences, each with its facts."""
     want, sizes = case.results[name], tuple(mesh.values())
     if len(pieces) == 1 and len(mesh) == 1 and pieces[0].at is None and pieces[0].values.shape != want.shape:
-        return found.differences.append(wrong_shape(name, pieces, want))
+        found.differences.append(wrong_shape(name, pieces, want))
+        return []
     ways = located(pieces, want.shape, sizes, letters)
     if not ways:
-        return found.differences.append(wrong_shape(name, pieces, want))
+        found.differences.append(wrong_shape(name, pieces, want))
+        return []
     best = None
     for lies, placed in ways:
         differ, worst, off = differences(case, name, placed, mesh, len(ways) == 1)
@@ -213,12 +226,12 @@ def of_tensor(found, case, name, pieces, mesh, letters):
     differ, worst, _, placed = best
     if differ and len(ways) > 1:
         differ = differences(case, name, placed, mesh)[0]
+    placed_by_name[name] = placed
     if not differ:
         found.worst = max(found.worst, worst)
         found.right.append(name)
-        return None
-    found.differences += differ
-    return None
+    found.differences += [d for d, _ in differ]
+    return [(d, facts) for d, facts in differ if facts]
 
 
 def wrong_shape(name, pieces, want):
@@ -228,7 +241,7 @@ def wrong_shape(name, pieces, want):
 
 
 def differences(case, name, pieces, mesh, with_causes=True):
-    """(differences, at most one a device; the largest share of the bound; the sum of what is off)."""
+    """(differences, at most one a device, with their facts; the largest share of the bound; the sum of what is off)."""
     want, bound = case.results[name].ravel(), case.limits[name].ravel()
     found, worst, sum_off, covered = [], 0.0, 0.0, np.zeros(want.size, bool)
     for device, piece in enumerate(pieces):
@@ -242,7 +255,7 @@ def differences(case, name, pieces, mesh, with_causes=True):
                 continue
             total = sum(pieces[d].values for d in group)
         if total.size != piece.at.size:
-            found.append(Difference(name, f"expected {piece.at.size} elements, given {total.size}", device))
+            found.append((Difference(name, f"expected {piece.at.size} elements, given {total.size}", device), None))
             continue
         part, limit = rounded(want[piece.at], piece.dtype), bound[piece.at]
         total = total.reshape(part.shape)
@@ -258,9 +271,9 @@ def differences(case, name, pieces, mesh, with_causes=True):
             first = tuple(np.argwhere(wrong)[0])
             facts = Facts(case, name, device, total, part, limit, pieces, mesh)
             index = tuple(int(i) for i in np.unravel_index(piece.at[first], case.results[name].shape))
-            found.append(Difference(name, reason(facts) if with_causes else "", device if len(pieces) > 1 else None, index,
-                                    float(part[first]), float(total[first]), float(limit[first]), ratio or None))
+            found.append((Difference(name, reason(facts) if with_causes else "", device if len(pieces) > 1 else None, index,
+                                     float(part[first]), float(total[first]), float(limit[first]), ratio or None), facts))
     if not covered.all() and not found:
         index = tuple(int(i) for i in np.unravel_index(int(np.argmin(covered)), case.results[name].shape))
-        found.append(Difference(name, f"no device has the element at {index}: its slices leave a gap"))
+        found.append((Difference(name, f"no device has the element at {index}: its slices leave a gap"), None))
     return found, worst, sum_off

@@ -213,12 +213,24 @@ def not_reduced(f):
                                      for p in have):
         return over_one_axis(f)
     total = sum(piece.values for piece in have)
+    total = without_copies(f, total, f.devices)
     for other, text in ((total, "an addend: those of all devices add up to it: a reduction left out?"),
                         (total / f.devices, "one of those whose mean over the devices is it: a reduction to the mean "
                                             "left out?")):
         if not evidence.is_close(f.as_evidence, f.given, other) and evidence.is_close(f.as_evidence, other, f.want):
             return text
     return over_one_axis(f)
+
+
+def without_copies(f, total, count):
+    """A sum of addends; of outputs, each may have a parameter, as a bias, that is added behind the sum."""
+    if f.name in f.case.params:
+        return total
+    for name, value in f.case.plain_params.items():
+        if value.shape == f.given.shape[-value.ndim:] and value.ndim and \
+                evidence.is_close(f.as_evidence, total - (count - 1) * value, f.want):
+            return total - (count - 1) * value
+    return total
 
 
 def over_one_axis(f):
@@ -232,7 +244,7 @@ def over_one_axis(f):
         mine = [f.pieces[device] for device in group]
         if len(mine) < 2 or any(p is None or not np.array_equal(p.at, f.pieces[f.device].at) for p in mine):
             continue
-        total = sum(piece.values for piece in mine).reshape(f.given.shape)
+        total = without_copies(f, sum(piece.values for piece in mine).reshape(f.given.shape), len(mine))
         for other, what in ((total, "add up to it"), (total / len(mine), "have it as their mean")):
             if not evidence.is_close(f.as_evidence, f.given, other) and evidence.is_close(f.as_evidence, other, f.want):
                 return f"an addend: those over {axis} {what}: a reduction over {axis} left out?"
@@ -260,6 +272,17 @@ def copies_differ(f):
             continue
         if (np.abs(piece.values.reshape(f.given.shape) - f.want) <= f.limit).all():
             return f"devices {device} and {f.device} have different copies, and device {device}'s is right"
+    return None
+
+
+def all_copies_differ(f):
+    """Replicas that are not the same, of which none is right."""
+    mine = f.pieces[f.device]
+    for device, piece in enumerate(f.pieces):
+        if piece is None or device == f.device or mine.sum is not None or not np.array_equal(piece.at, mine.at):
+            continue
+        if (np.abs(piece.values.reshape(f.given.shape) - f.given) > 4 * f.limit + 2.0**-20 * np.abs(f.want)).any():
+            return SAYS["different_copies"].format(*sorted((device, f.device)))
     return None
 
 
@@ -337,4 +360,4 @@ def carried_over(case, name, cause, pieces):
 
 RULES = (of_problems(causes.not_finite), of_problems(causes.zero), in_16_bits, of_training, of_axes, not_reduced, of_addends,
          other_slice, of_problems(causes.transposed), of_problems(causes.shifted), of_problems(causes.reordered),
-         copies_differ, of_problems(causes.wrong_scale))
+         copies_differ, of_problems(causes.wrong_scale), all_copies_differ)

@@ -8,10 +8,15 @@ from __future__ import annotations
 import sys
 
 
-def trained(case, params, batches, wrong=None):
-    """`wrong(step, gradients, params, batch)` gives other gradients, or None for the right ones."""
-    is_torch = case.framework.__name__.endswith("in_torch")
-    keep = Torch(case, params) if is_torch else Plain(case, params)
+def keeper(case, params):
+    """Parameters with their optimizer."""
+    return (Torch if case.framework.__name__.endswith("in_torch") else Plain)(case, params)
+
+
+def trained(case, params, batches, wrong=None, clip=None, after=None):
+    """`wrong(step, gradients, params, batch)` gives other gradients, `clip(gradients)` clipped ones, and
+    `after(step, parameters before, now, state)` other parameters, where a wrong version has them."""
+    keep = keeper(case, params)
     results = {}
     for step in range(case.steps):
         batch = batches[step % len(batches)]
@@ -22,10 +27,13 @@ def trained(case, params, batches, wrong=None):
         for name, value in found.items():
             if name not in params:
                 results[f"{name}/{step + 1}"] = value
-        norm = keep.clipped(grads, case.clip)
-        if case.clip:
+        norm = keep.clipped(clip(grads) if clip else grads, None if clip else case.clip)
+        if norm is not None:
             results[f"norm/{step + 1}"] = norm
+        before = keep.params()
         keep.step()
+        if after:
+            keep.replace(after(step, before, keep.params(), keep.kept))
     return {**results, **keep.params(), **keep.state()}
 
 
@@ -47,6 +55,13 @@ class Torch:
 
     def step(self):
         self.optimizer.step()
+
+    kept = {}  # its state is the optimizer's own
+
+    def replace(self, params):
+        with self.torch.no_grad():
+            for name, value in self.of.items():
+                value.copy_(params[name])
 
     def state(self):
         return {f"{name}/{key}": part for name, value in self.of.items()
@@ -72,6 +87,9 @@ class Plain:
 
     def step(self):
         self.of.update(self.optimizer(self.of, self.grads, self.kept))
+
+    def replace(self, params):
+        self.of.update(params)
 
     def state(self):
         return {f"{name}/{key}": value for key, of in self.kept.items() if isinstance(of, dict)

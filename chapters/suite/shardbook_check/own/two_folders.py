@@ -36,8 +36,7 @@ def diff(single, sharded, layout=None, precision="float32"):
 class FolderCase:
     """What `held` asks of a case, from files: results.safetensors, and moved_0.safetensors to moved_15.safetensors where
     the program has also run on the parameters of `moved`."""
-    optimizer = None
-    batch_size = 1
+    reference, optimizer, batch_size, plain_params = None, None, 1, {}
 
     def __init__(self, folder, precision):
         file = next((file for file in (folder, folder / "results.safetensors") if file.is_file()), None)

@@ -60,11 +60,12 @@ class Network:
     def in_vocabulary(self, tokens, forgets):
         """1 at each row's token, (T, V). A wrong version takes tokens for row numbers of a slice."""
         found, tokens = np.zeros((tokens.size, self.m.vocabulary)), tokens.ravel()
-        begins = self.parts(self.m.vocabulary) if self.mistake.forgets == forgets else \
-            [(0, self.m.vocabulary)]
-        for begin, end in begins:
-            rows = np.nonzero((tokens >= 0) & (tokens < end - begin))[0]
-            found[rows, begin + tokens[rows]] = 1
+        size, n = self.m.vocabulary, self.mistake.devices
+        begins = self.parts(size) if self.mistake.forgets in (forgets, "begins" + forgets[6:]) else [(0, size)]
+        for device, (begin, end) in enumerate(begins):
+            first = device * (size // n) if self.mistake.forgets.startswith("begins") else 0
+            rows = np.nonzero((tokens >= first) & (tokens < first + end - begin))[0]
+            found[rows, begin + tokens[rows] - first] = 1
         return found
 
     def rows_of_norms(self, rows):
@@ -135,7 +136,8 @@ class Decoder(Network):
         if self.mistake.forgets == "keys elsewhere":
             sees &= self.same_device()
         if self.m.window and self.mistake.forgets != "window":
-            sees &= key > query - self.m.window
+            wider = {"where windows end": 1, "a token of windows": -1}.get(self.mistake.forgets, 0)
+            sees &= key > query - self.m.window - wider
         if not sees.any(axis=1).all():
             raise Undecided("a token that sees nothing")
         return sees
@@ -183,6 +185,16 @@ class Decoder(Network):
         """The key-value head of each query head."""
         if self.mistake.forgets == "neighbours":
             return np.arange(self.m.heads) % self.m.key_heads
+        if self.mistake.forgets == "neighbours on each device":
+            found, shared, n = [], self.m.heads // self.m.key_heads, self.mistake.devices
+            divides_keys = self.m.key_heads >= n
+            for begin, end in self.parts(self.m.key_heads if divides_keys else self.m.heads):
+                if divides_keys:
+                    found += [begin + h % max(end - begin, 1) for h in range((end - begin) * shared)]
+                else:
+                    own = np.arange(begin, end) // shared
+                    found += [own.min() + h % len(np.unique(own)) for h in range(end - begin)]
+            return np.array(found)
         return np.arange(self.m.heads) // (self.m.heads // self.m.key_heads)
 
     def queries_that_count(self):
@@ -201,9 +213,9 @@ class Decoder(Network):
         x = self.lookup @ self.w["embedding"]
         for b in range(self.m.blocks):
             kept = {}
-            x = a.add(x, self.attend(f"block_{b}/", x, kept))
+            x = a.add(self.residual(x, "attention"), self.attend(f"block_{b}/", x, kept))
             n, kept["feed_forward_norm"] = self.norm(f"block_{b}/feed_forward_norm", x)
-            x = a.add(x, (self.mixture if self.m.experts else self.feed_forward)(f"block_{b}/", n, kept))
+            x = a.add(self.residual(x, "feed-forward"), (self.mixture if self.m.experts else self.feed_forward)(f"block_{b}/", n, kept))
             self.blocks.append(kept)
         self.n, self.final_norm = self.norm("final_norm", x)
         return a.scaled_logits(a.product(self.n, transposed(self.w[self.head()])))
@@ -217,10 +229,16 @@ class Decoder(Network):
             backward = self.mixture_backward if self.m.experts else self.feed_forward_backward
             of_norm = self.norm_backward(f"block_{b}/feed_forward_norm", backward(f"block_{b}/", d, kept),
                                          kept["feed_forward_norm"])
-            d = a.add(d, of_norm)
-            d = a.add(d, self.attend_backward(f"block_{b}/", d, kept))
+            d = a.add(self.residual(d, "feed-forward", "both passes"), of_norm)
+            d = a.add(self.residual(d, "attention", "both passes"), self.attend_backward(f"block_{b}/", d, kept))
         self.put("embedding", a.product(a.lifted(self.lookup.T), d), "table")
         return self.gradients
+
+    def residual(self, x, of, only="residual"):
+        """What a block's output is added to: of a wrong version, once on each device."""
+        forgets = self.mistake.forgets
+        is_counted = forgets.startswith("residual") and only in forgets and (of in forgets or "every" in forgets)
+        return x * self.mistake.devices if is_counted else x
 
     def turned(self, t, direction=1):
         t = t[..., self.pairs]
@@ -272,8 +290,16 @@ class Decoder(Network):
         groups = [np.flatnonzero(self.key_heads() == g) for g in range(self.m.key_heads)]
         return np.stack([self.layers.total(t[:, :, group], 2) for group in groups], axis=2)
 
+    def fused(self, gate, up, back=False):
+        """Gate and up as each device reads them from its piece of both, one beside the other; or back."""
+        if self.mistake.forgets != "two pieces":
+            return gate, up
+        size, n = gate.shape[-1], self.mistake.devices
+        order = np.arange(2 * size).reshape(n, 2, size // n).swapaxes(0, 1).ravel()
+        return np.split(np.concatenate([gate, up], -1)[..., np.argsort(order) if back else order], 2, -1)
+
     def expert(self, prefix, n):
-        g, u = (self.layers.product(n, self.w[prefix + name]) for name in ("gate", "up"))
+        g, u = self.fused(*(self.layers.product(n, self.w[prefix + name]) for name in ("gate", "up")))
         g, u = (u, g) if self.mistake.forgets == "gate or up" else (g, u)
         h = self.layers.gated(g, u)
         return self.layers.product(h, self.w[prefix + "down"]), (n, g, u, h)
@@ -283,6 +309,7 @@ class Decoder(Network):
         self.put(prefix + "down", a.product(transposed(h), dy))
         dg, du = a.gated_backward(a.product(dy, transposed(self.w[prefix + "down"])), g, u)
         dg, du = (du, dg) if self.mistake.forgets == "gate or up" else (dg, du)
+        dg, du = self.fused(dg, du, back=True)
         for name, t in (("gate", dg), ("up", du)):
             self.put(prefix + name, a.product(transposed(n), t))
         return a.add(*(a.product(t, transposed(self.w[prefix + name]))
@@ -450,6 +477,8 @@ def solved(problem, layers, params, batch):
     z, weights = network.forward(), weights_of(problem, batch)
     picks = network.in_vocabulary(network.labels, "offset of labels")
     losses, dz = layers.losses(z, picks, weights)
+    if problem.mistake.forgets.startswith("softmax elsewhere"):
+        losses, dz = losses_of_slices(network, z, picks, weights)
     losses = losses * (network.labels >= 0).ravel()
     shape = (len(z), *network.labels.shape)
     found = {"losses": losses.reshape(shape)} if problem.kind == "exact" else \
@@ -457,9 +486,32 @@ def solved(problem, layers, params, batch):
     return {**found, **network.backward(dz)}
 
 
+def losses_of_slices(network, z, picks, weights):
+    """Losses, as the device sees them, and the gradient of softmaxes of each slice alone, or of sums whose maxima differ."""
+    forgets, parts = network.mistake.forgets, network.parts(z.shape[-1])
+    shifts = np.zeros_like(z)
+    for begin, end in parts if "maximum" in forgets else ():
+        shifts[..., begin:end] = z[..., begin:end].max(-1, keepdims=True) if end > begin else 0
+    powers, sums = np.exp(z - shifts), np.zeros_like(z)
+    for begin, end in [(0, z.shape[-1])] if "maximum" in forgets else parts:
+        sums[..., begin:end] = powers[..., begin:end].sum(-1, keepdims=True)
+    begin, end = parts[network.mistake.device]
+    at = min(begin, z.shape[-1] - 1)
+    of_losses = np.exp(z).sum(-1) if "backward" in forgets else sums[..., at] * np.exp(shifts[..., at])
+    return np.log(of_losses) - (z * picks).sum(-1), (powers / sums - picks) * weights[:, None]
+
+
 def weights_of(problem, batch):
     """The weight of each token's loss, (T)."""
     labels, mistake = batch["labels"], problem.mistake
+    if mistake.forgets.startswith("labels at ends"):
+        ends = [end - 1 for begin, end in (part(labels.shape[1], mistake.devices, d) for d in range(mistake.devices))
+                if end > begin]
+        ends = [0 if "first" in mistake.forgets and end == 0 else end for end in ends]
+        kept = labels.copy()
+        kept[:, ends] = -100
+        counted = (labels if "all" in mistake.forgets else kept) >= 0
+        return ((kept >= 0) / max(counted.sum(), 1)).ravel()
     begin, end = mistake.rows or (0, len(labels))
     counted = (begin <= np.arange(len(labels))) & (np.arange(len(labels)) < end)
     is_labelled = (labels >= 0) * 1.0

@@ -249,6 +249,8 @@ class DecoderProblem(OfTokens):
 
     @property
     def score_scale(self):
+        if self.mistake.forgets.startswith("root of "):
+            return float(self.mistake.forgets.split()[2])**-0.5
         return 1.0 if self.mistake.forgets == "scale" else self.head_dim**-0.5
 
     @property

@@ -143,12 +143,15 @@ def mixture_gradients(problem, params, batch):
     chosen = np.array(problem.mistake.chosen) if problem.mistake.chosen else \
         likeliest(logits, problem.top_k, problem.mistake.forgets == "the first of equals")
     total = row_sums(p[np.arange(tokens)[:, None], chosen])
-    gates = p / total[:, None] if problem.top_k > 1 else p
+    is_divided = problem.top_k > 1 and problem.mistake.forgets != "sum of gates"
+    gates = p / total[:, None] if is_divided else p
     output, input_grads, d_gates, found = through_experts(problem, params, batch, gates, chosen)
     if problem.mistake.forgets == "gate gradients":
         d_gates = d_gates * 0
+    if problem.mistake.forgets == "first gates alone":
+        d_gates = d_gates.masked(np.arange(experts) == chosen[:, :1])
     of_gates = d_gates
-    if problem.top_k > 1:  # gate = p / total
+    if is_divided and problem.mistake.forgets != "quotient of gates":  # gate = p / total
         is_chosen = np.zeros((tokens, experts), bool)
         np.put_along_axis(is_chosen, chosen, True, axis=1)
         d_gates = ((d_gates - row_sums(d_gates * gates)[:, None]) / total[:, None]).masked(is_chosen)
@@ -171,7 +174,8 @@ def mixture_gradients(problem, params, batch):
     if problem.mistake.forgets == "softmax of gates" and problem.top_k > 1:
         d_logits = d_logits + of_gates.masked(is_chosen)
     found["router/weights"] = x.T @ d_logits
-    input_grad = sum_of([*input_grads, d_logits @ params["router/weights"].T])
+    of_router = d_logits @ params["router/weights"].T
+    input_grad = sum_of([*input_grads, of_router * (0 if problem.mistake.forgets == "dx of router" else 1)])
     return {"output": output, "input_grad": input_grad, **found}
 
 
@@ -197,24 +201,59 @@ def through_experts(problem, params, batch, gates, chosen):
     for expert in range(problem.experts):
         mine = np.nonzero(((chosen == expert) & kept).any(axis=1))[0]
         gate = 1 if problem.mistake.forgets == "gates" else gates[mine, expert][:, None]
+        out, back = (power_of(gate, count) for count in POWERS.get(problem.mistake.forgets, (1, 1)))
         names = [f"expert_{expert}/layer_{layer}/weights" for layer in range(problem.layers)]
-        weights = [params[name] for name in names]
+        weights = [params[name.replace(f"expert_{expert}/", f"expert_{answering(problem, expert)}/")] for name in names]
         trace = forward(weights, x[mine], problem.mistake)
         y = trace.inputs[-1]
-        d, of_weights = backward(problem, weights, trace, d_out[mine] * gate)
+        d, of_weights = backward(problem, weights, trace, d_out[mine] * back)
         found.update(zip(names, of_weights))
         of_gate = row_sums(d_out[mine] * y)[:, None]
-        for wholes, some in ((outputs, y * gate), (input_grads, d), (by_gate, of_gate)):
+        for wholes, some in ((outputs, y * out), (input_grads, d), (by_gate, of_gate)):
             wholes.append(some.spread(mine, problem.batch_size))
     d_gates = Bounded(*(np.hstack([getattr(d, part) for d in by_gate]) for part in ("value", "error")),
                       x.precision)
     return sum_of(outputs), input_grads, d_gates, found
 
 
+# How often gates are multiplied, by answers and by their gradients.
+POWERS = {"gates forward": (0, 1), "gates backward": (1, 0), "gates once": (2, 1), "gates once, in both passes": (2, 2),
+          "gates once, in the backward pass": (1, 2)}
+
+
+def power_of(gate, count):
+    return gate * gate if count == 2 else gate if count else 1
+
+
+def answering(problem, expert):
+    """The expert whose weights answer for another's: of a wrong version, experts lie in turn on the devices, or those of the
+    next device answer."""
+    count, n = problem.experts, problem.mistake.devices
+    if problem.mistake.forgets == "experts in turn":
+        return [e for device in range(n) for e in range(device, count, n)][expert]
+    if problem.mistake.forgets == "experts in ranges":  # read as ranges, numbered in turn
+        return [e for device in range(n) for e in range(device, count, n)].index(expert)
+    if problem.mistake.forgets == "experts of the next device":
+        parts = [range(*part(count, n, device)) for device in range(n)]
+        device = next(d for d, of in enumerate(parts) if expert in of)
+        of, other = parts[device], parts[(device + 1) % n]
+        return other[min(expert - of[0], len(other) - 1)] if other else expert
+    return expert
+
+
 def within_capacity(chosen, experts, factor, mistake=Mistake()):
     """Which choices, (tokens, k), find room in their expert."""
+    if mistake.forgets in ("second answers", "first answers"):
+        return np.ones(chosen.shape, bool) & ((np.arange(chosen.shape[1]) == 0) == (mistake.forgets == "second answers"))
+    if factor == "none" and mistake.forgets.startswith("room"):
+        factor = float(mistake.forgets.split()[1])
     if factor == "none" or mistake.forgets == "capacity":
         return np.ones(chosen.shape, bool)
+    if mistake.forgets == "places elsewhere":
+        found = np.ones(chosen.shape, bool)
+        for begin, end in (part(len(chosen), mistake.devices, device) for device in range(mistake.devices)):
+            found[begin:end] = within_capacity(chosen[begin:end], experts, factor)
+        return found
     slots = math.ceil(factor * chosen.size / experts)
     slots += {"a slot": -1, "where slots end": 1}.get(mistake.forgets, 0)
     if mistake.forgets == "rows elsewhere":

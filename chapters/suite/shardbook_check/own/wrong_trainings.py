@@ -1,0 +1,215 @@
+"""What wrong versions of one's own training give: steps of the reference in which one thing is done otherwise; or of several
+replicas, each with its own parameters and rows."""
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+
+from ..problems.bounded import part
+from . import training
+
+
+def versions(case, placed, mesh, wrong):
+    """Yields (cause, results by device, whether they are rough)."""
+    for text, run in of_one(case, placed, mesh, wrong):
+        yield text, lambda device, run=functools.cache(run): run(), False
+    yield from of_clipping(case, placed)
+    for axis, size in enumerate(mesh.values()):
+        if 1 < size <= case.batch_size:
+            words = f" over {list(mesh)[axis]}" if len(mesh) > 1 else ""
+            for text, run in of_replicas(case, size, words):
+                yield text, lambda device, run=functools.cache(run), axis=axis: \
+                    run()[np.unravel_index(device, tuple(mesh.values()))[axis]], False
+
+
+def ran(case, **more):
+    """{name: array} of a training in which one thing is done otherwise."""
+    return case.framework.run(lambda params, _: training.trained(case, params, case.batches, **more), case.params,
+                              case.batches[0])[0]
+
+
+def buckets(case):
+    """(words, names): a parameter; all but some of the first; all but some of the last."""
+    names = list(case.params)
+    for name in names:
+        yield name, (name,)
+    for k in range(2, len(names)):
+        yield f"{names[0]} to {names[k - 1]}", tuple(names[:k])
+    for k in range(1, len(names) - 1):
+        yield f"{names[k]} to {names[-1]}", tuple(names[k:])
+
+
+# ---- One program
+def of_one(case, placed, mesh, wrong):
+    sizes = sorted({size for size in mesh.values() if size > 1} | {int(np.prod(list(mesh.values())))} - {1})
+    if case.clip:
+        yield "gradients not clipped?", functools.partial(ran, case, clip=lambda grads: grads)
+        yield "each tensor clipped by its own norm?", functools.partial(ran, case, clip=lambda grads: {
+            name: clipped({name: g}, case.clip)[name] for name, g in grads.items()})
+        for size in sizes:
+            yield f"clipped by a norm that counts each gradient {size} times?", \
+                functools.partial(ran, case, clip=lambda grads, size=size: clipped(grads, case.clip, size**0.5))
+    for size in sizes:
+        for factor, words in ((size, str(size)), (1 / size, f"1/{size}")):
+            yield f"steps {words} times as long: the learning rate times {words}?", functools.partial(ran, case, after=longer(factor))
+    yield from fitted(case, wrong)
+    yield "the result of the step before: weights not updated, or not gathered after the step?", \
+        functools.partial(ran, case, after=lambda step, before, now, state: before if step == case.steps - 1 else now)
+    for words, names in buckets(case):
+        yield f"the gradient of {words} one step late: a stale bucket?", functools.partial(ran, case, wrong=late(names))
+    for name in case.params:
+        yield f"{name} never updated?", functools.partial(ran, case, after=lambda step, before, now, state, name=name: {**now, name: before[name]})
+    for step in range(case.steps - 1):
+        yield f"the optimizer's state lost after step {step + 1}?", functools.partial(ran, case, after=with_state(step, None, lambda value: 0 * value))
+        for name, value in case.params.items():
+            for axis in range(getattr(value, "ndim", 0)):
+                for size in sizes:
+                    by = -(-value.shape[axis] // size)
+                    for shift in (-by, by):
+                        yield f"after step {step + 1}, the optimizer's state of {name} from another device's piece of axis {axis}?", \
+                            functools.partial(ran, case, after=with_state(step, name, lambda t, shift=shift, axis=axis: np.roll(t, shift, axis)))
+
+
+def clipped(grads, most, times=1.0):
+    norm = times * sum((g * g).sum() for g in grads.values()) ** 0.5
+    share = most / (norm + 1e-6)
+    return {name: g * share for name, g in grads.items()} if share < 1 else grads
+
+
+def longer(factor):
+    return lambda step, before, now, state: {name: before[name] + (value - before[name]) * factor for name, value in now.items()}
+
+
+def late(names):
+    kept = {}
+
+    def gradients(step, grads, params, batch):
+        before, kept[step] = kept.get(step - 1, grads) if step else grads, grads
+        return {name: before[name] if name in names else g for name, g in grads.items()}
+    return gradients
+
+
+def with_state(at, name, change):
+    """Changes the optimizer's state after a step: of a parameter, or of all."""
+    def after(step, before, now, state):
+        for key, of in state.items() if step == at else ():
+            if isinstance(of, dict):
+                state[key] = {which: change(value) if name in (None, which) else value for which, value in of.items()}
+        return now
+    return after
+
+
+def fitted(case, wrong):
+    """A number of each step that explains what is off: of weight decay, and of the steps' length."""
+    for text, hook in (("weights times {:.6g} in each step, too: weight decay of another size, or twice?",
+                        lambda c: lambda step, before, now, state: {name: value - before[name] * c for name, value in now.items()}),
+                       ("steps {:.6g} times as long: another learning rate?", lambda c: longer(1 + c))):
+        c, step = 0.0, 1e-3
+        for _ in range(4):
+            base, moved = (gathered(ran(case, after=hook(at)), wrong) for at in (c, c + step))
+            by, off = moved - base, gathered(None, wrong) - base
+            if not np.any(by):
+                break
+            c += step * float(by @ off / (by @ by))
+        if 1e-6 < abs(c) < 64:
+            yield text.format(1 - c if "decay" in text else 1 + c), functools.partial(ran, case, after=hook(c))
+
+
+def gathered(results, wrong):
+    """One vector of all wrong pieces, given (None) or of results."""
+    return np.concatenate([((f.given if results is None else results[f.name].ravel()[f.pieces[f.device].at]) /
+                            max(np.abs(f.want).max(initial=0), 1e-30)).ravel() for _, f in wrong])
+
+
+def of_clipping(case, placed):
+    """Each device clips by the norm of what it has. Copies of a tensor then differ, which the reference cannot have: rough."""
+    names = [name for name in case.params if name in placed and all(piece is not None for piece in placed[name])]
+    if not case.clip or len(names) < len(case.params) or any(piece.at is None for name in names for piece in placed[name]):
+        return
+    devices = range(len(placed[names[0]]))
+    found = {}
+
+    def of_device(mine):
+        def clip(grads):
+            flat = {name: np.array(g).ravel() for name, g in grads.items()}
+            shares = [min(1, case.clip / (sum((flat[name][placed[name][d].at] ** 2).sum() for name in names) ** 0.5 + 1e-6))
+                      for d in devices]
+            result = {}
+            for name in names:
+                factor = np.zeros_like(flat[name])
+                for d in [*devices, mine]:
+                    factor[placed[name][d].at] = shares[d]
+                result[name] = grads[name] * factor.reshape(grads[name].shape)
+            return result
+        return clip
+
+    def results(device):
+        if device not in found:
+            found[device] = ran(case, clip=of_device(device))
+        return found[device]
+    yield "clipped by the norm of a device's own slices alone?", results, True
+
+
+# ---- Several replicas
+def of_replicas(case, count, words):
+    for how, blocks in case.partitions(count):
+        weights = [case.weight(rows) for rows in blocks]
+        if any(weight is None for weight in weights):
+            continue
+
+        def trained(is_reduced, after=None, case=case, blocks=blocks, weights=weights):
+            return functools.partial(replicas, case, blocks, weights, is_reduced, after)
+        last = case.steps - 1
+        yield f"gradients not reduced{words} in the last step: each device's own addend?{how}", \
+            trained(lambda step, name: step != last)
+        yield f"gradients not reduced{words} in the first step: each device's own addend?{how}", \
+            trained(lambda step, name: step != 0)
+        yield f"gradients never reduced{words}: each device's own addend?{how}", trained(lambda step, name: False)
+        for bucket, names in buckets(case):
+            yield f"gradients of {bucket} not reduced{words}: each device's own addend?{how}", \
+                trained(lambda step, name, names=names: name not in names)
+        for missing in range(count):
+            yield f"device {missing}'s last step left out: its copies not updated?", trained(
+                lambda step, name: True, lambda replica, step, before, now, missing=missing:
+                before if replica == missing and step == last else now)
+        if how:
+            continue
+        for names in [*[(name,) for name in case.params], tuple(case.params)]:
+            def own_alone(replica, step, before, now, names=names):
+                found = dict(now)
+                for name in names:
+                    if getattr(now[name], "ndim", 0):
+                        size = now[name].shape[0]
+                        mask = np.zeros((size,) + (1,) * (now[name].ndim - 1), "f4")
+                        mask[slice(*part(size, count, replica))] = 1
+                        found[name] = now[name] * mask + before[name] * (1 - mask)
+                return found
+            text = "each parameter" if len(names) > 1 else names[0]
+            yield f"each device updates its piece of {text}, and has the others' as they were: not gathered after the step?", \
+                trained(lambda step, name: True, own_alone)
+            if len(case.params) == 1:
+                break
+
+
+def replicas(case, blocks, weights, is_reduced, after=None):
+    """[{name: array}] of replicas that train on their rows. `is_reduced(step, name)`: whether its gradient is the sum."""
+    def program(params, _):
+        keepers = [training.keeper(case, params) for _ in blocks]
+        for step in range(case.steps):
+            batch = case.batches[step % len(case.batches)]
+            own = []
+            for keep, rows, weight in zip(keepers, blocks, weights):
+                found = case.reference(keep.params(), case.of_rows(rows, batch))
+                own.append({name: found[name] * weight for name in params if name in found})
+            total = {name: sum(of[name] for of in own) for name in own[0]}
+            for k, keep in enumerate(keepers):
+                before = keep.params()
+                keep.clipped({name: total[name] if is_reduced(step, name) else own[k][name] for name in total}, case.clip)
+                keep.step()
+                if after:
+                    keep.replace(after(k, step, before, keep.params()))
+        return {f"{k}:{name}": value for k, keep in enumerate(keepers) for name, value in {**keep.params(), **keep.state()}.items()}
+    results = case.framework.run(program, case.params, case.batches[0])[0]
+    return [{name.split(":", 1)[1]: value for name, value in results.items() if name.startswith(f"{k}:")}
+            for k in range(len(blocks))]
