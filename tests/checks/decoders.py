@@ -12,7 +12,7 @@ sys.path[:0] = [str(root / "chapters/suite"), str(root / "tests/equivalence/adap
 import numpy_decoder_context_parallel as context
 import numpy_decoder_tensor_parallel as tensor
 import shardbook_check as sb
-from shardbook_check.problems.files import Stored
+from shardbook_check.problems.files import Stored, rounded
 from shardbook_check.problems.kinds import vars_of
 from shardbook_check.problems.layers import turns
 
@@ -75,8 +75,17 @@ class Planted:
             del self.summed
         return kept(y), of
 
+    def step(self, ids, labels, dlosses):
+        if self.planted == "final norm's weight forgotten in the forward pass":
+            kept, whole = self.a.norm, self.w["final_norm"]
+            self.a.norm = lambda x, w: kept(x, np.ones_like(w) if w is whole else w)
+        return super().step(ids, labels, dlosses)
+
     def in_slice(self, tokens):
         self.lookups += 1
+        if self.planted == "last slice of the embedding not looked up" and self.lookups == 1 and \
+                self.group.device == self.group.devices - 1:
+            return 0 * super().in_slice(tokens)
         if self.planted == "embedding begins at device x V // N" and self.lookups == 1:
             begin = self.group.device * (self.p["vocabulary"] // self.group.devices)
             size = self.vocabulary[1] - self.vocabulary[0]
@@ -105,6 +114,14 @@ class TensorParallel(Planted, tensor.Device):
             self.a.scale = np.float32((problem["model_dim"] * n / problem["heads"])**-0.5)
         if planted == "epsilon of another default":
             self.a.epsilon = 1e-6
+        if planted == "value heads of the next device":
+            for name in (name for name in self.w if name.endswith("value")):
+                size, width = problem["key_heads"], problem["head_dim"]
+                begin, end = (width * at for at in sb.part(size, n, (group.device + 1) % n))
+                if size >= n and end - begin == self.w[name].shape[1]:
+                    self.w[name] = read[name][:, begin:end]
+        if planted == "mask sees one token too many":
+            self.sees = (at <= at[:, None] + 1) & (at > at[:, None] - (problem["window"] or len(at)))
         if planted == "gate and up fused, cut in one piece":
             for b in (name[:-4] for name in read if name.endswith("gate")):
                 fused = np.concatenate([read[b + "gate"], read[b + "up"]], 1)
@@ -125,6 +142,38 @@ class TensorParallel(Planted, tensor.Device):
             sums = all_reduce(np.exp(z).sum(-1))
             return np.log(sums) - label, (np.exp(z) / np.exp(z).sum(-1, keepdims=True) - picks) * dlosses[:, None]
         return np.log(sums) - label, (np.exp(z) / sums[:, None] - picks) * dlosses[:, None]
+
+    def summed(self, t):
+        if self.planted == "sums of blocks in bfloat16" and np.ndim(t) == 2:
+            return rounded(sum(rounded(of, "BF16") for of in self.group.all_gather(t)), "BF16").astype("f4")
+        return super().summed(t)
+
+    def of_my_keys(self, t):
+        if self.planted == "shared heads summed twice":
+            return super().of_my_keys(super().of_my_keys(t))
+        return super().of_my_keys(t)
+
+    def attend(self, b, x):
+        if self.planted == "attention's output not reduced":
+            return self.unreduced(b, x)
+        return super().attend(b, x)
+
+    def unreduced(self, b, x):
+        self.summed = lambda t: t
+        try:
+            return super().attend(b, x)
+        finally:
+            del self.summed
+
+    def attend_backward(self, b, d, kept):
+        if self.planted != "keys not turned back":
+            return super().attend_backward(b, d, kept)
+        turned, calls = self.a.turned, []
+        self.a.turned = lambda t, at, direction=1: t if calls.append(direction) or len(calls) == 2 else turned(t, at, direction)
+        try:
+            return super().attend_backward(b, d, kept)
+        finally:
+            self.a.turned = turned
 
     def summed_projections(self, of_queries, of_keys):
         if self.planted == "dx of attention not reduced":
@@ -161,6 +210,11 @@ class ContextParallel(Planted, context.Device):
                 self.sees &= at > mine - problem["window"]
             self.sees[~self.sees.any(1), 0] = True
 
+    def of_all_tokens(self, t):
+        if self.planted == "keys gathered in another order":
+            return np.concatenate(self.group.all_gather(t)[::-1], 2)
+        return super().of_all_tokens(t)
+
     def of_my_keys(self, t):
         if self.planted == "keys' gradient of own queries":
             return t[:, :, self.begin:self.end]
@@ -184,6 +238,10 @@ class ContextParallel(Planted, context.Device):
         losses = losses.reshape(mean.shape)
         found = {"losses": losses} if is_exact else {"logits": z.reshape(*mean.shape, z.shape[-1]),
                                                     "loss": group.all_reduce((losses * mean).sum())}
+        if self.planted == "gradients a mean over devices":
+            self.g = {name: g / np.float32(group.devices) for name, g in self.g.items()}
+        if self.planted == "the last device's gradients left out" and group.device == group.devices - 1:
+            self.g = {name: 0 * g for name, g in self.g.items()}
         return found | {name: group.all_reduce(g) if self.is_reduced(name) else g for name, g in self.g.items()}
 
 

@@ -32,7 +32,11 @@ class Mixture:
         return e
 
     def routed(self, logits):
+        if self.planted == "router's logits in bfloat16":
+            logits = sb.rounded(logits, "BF16").astype("f4")
         p, chosen, gates = router.choose(logits, self.p["top_k"])
+        if self.planted == "gates of two exchanged":
+            gates = gates[:, ::-1].copy()
         if self.planted == "gates of two not divided by their sum":
             gates = np.take_along_axis(p, chosen, 1)
         return p, chosen, gates
@@ -59,6 +63,8 @@ class Mixture:
             fields["aux_weight"] /= self.n
         if self.planted == "balancing loss forgotten":
             fields["aux_weight"] = 0
+        if self.planted == "balancing loss without the number of experts":
+            fields["aux_weight"] /= self.p["experts"]
         return router.backward(fields, p, chosen, gates, dgates, counted)
 
     def results(self):
@@ -75,7 +81,11 @@ class Mixture:
             for e in self.stored[d]:
                 names = [f"expert_{e}/layer_{layer}/weights" for layer in range(2)]
                 w0, w1 = (self.read[f"expert_{self.expert(e)}/layer_{layer}/weights"] for layer in range(2))
+                if plant == "second layers of the next expert":
+                    w1 = self.read[f"expert_{(e + 1) % self.p['experts']}/layer_1/weights"]
                 token, rank = np.nonzero(kept & (chosen == e))
+                if plant == "an expert's first token lost" and len(token) > 1:
+                    token, rank = token[1:], rank[1:]
                 gate = gates[token, rank][:, None]
                 if plant == "answers in the order of devices":  # each device's own first
                     order = np.argsort((device_of[token] - d) % n, kind="stable")
@@ -94,6 +104,8 @@ class Mixture:
                 dh = (back @ w1.T) * (h > 0)
                 np.add.at(input_grad, token, dh @ w0.T)
                 dgates[token, rank] = (dy[token] * y).sum(1)
+                if plant == "experts' masks forgotten":
+                    dh = back @ w1.T
                 of = [a.T @ dh, h.T @ back]
                 if plant == "experts' gradients divided by N":
                     of = [g / np.float32(n) for g in of]

@@ -95,6 +95,8 @@ class Own:
             t = d[1]
             if self.planted == "next rank's slice of down" and name == "down":
                 t = (t + 1) % self.tensor
+            if self.planted == "slice 0 of shift on each device" and name == "shift":
+                t = 0
             found[name] = value[self.cut(name, t)] if name in CUT else value
             if self.planted == "head drawn anew on each device" and name == "head" and d[0]:
                 found[name] = np.random.default_rng(d[0]).normal(size=value.shape).astype("f4") / 2
@@ -113,6 +115,10 @@ class Own:
         if self.planted == "one mask on all data ranks":
             found["keep"] = self.batch["keep"][self.rows((0, 0))]
         t = 0 if self.planted == "one mask on all tensor ranks" else d[1]
+        if self.planted == "labels strided, rows contiguous":
+            found["y"] = self.batch["y"][d[0]::self.data]
+        if self.planted == "counts of the device before":
+            found["count"] = self.batch["count"][self.rows(((d[0] - 1) % self.data, 0))]
         begin, end = sb.part(12, self.tensor, t)
         found["keep"] = found["keep"][:, begin:end]
         return found
@@ -140,7 +146,10 @@ class Own:
             off, share = out[d] @ w["head"] - of["y"], of["count"] / divisor
             dz = 2 * off * share[:, None]
             dout = dz @ w["head"].T
-            dh = (dout @ w["down"].T) * of["keep"] * (h > 0)
+            keep = of["keep"]
+            if plant == "another mask in the backward pass":
+                keep = np.roll(keep, 1, axis=0)
+            dh = (dout @ w["down"].T) * keep * (first @ w["up"] + w["shift"] > 0)
             dfirst = dh @ w["up"].T
             found[d] = {"hidden": h, "out": out[d], "loss": (off * off * share[:, None]).sum(), "head": out[d].T @ dz,
                         "bias": dout.sum(0), "down": h.T @ dout, "shift": dh.sum(0), "up": first.T @ dh, "dfirst": dfirst}
@@ -149,12 +158,17 @@ class Own:
             dfirst = self.over(dfirst, 1)
         for d in self.devices:
             found[d]["first"] = b[d]["x"].T @ dfirst[d]
+            if plant == "first a mean over tensor":
+                found[d]["first"] = found[d]["first"] / f(self.tensor)
             if plant == "bias reduced over tensor, too":
                 found[d]["bias"] = found[d]["bias"] * f(self.tensor)
         return found
 
     def reduced(self, found, step):
         plant = self.planted
+        if plant == "clipped before the sum":
+            of = self.clipped({d: {name: found[d][name] for name in self.params} for d in self.devices})
+            found = {d: {**found[d], **of[d]} for d in self.devices}
         for name in (*self.params, "loss"):
             if plant == "last bucket not reduced" and name in ("first", "up"):
                 continue
@@ -163,6 +177,8 @@ class Own:
             for d, total in self.over({d: found[d][name] for d in self.devices}, 0).items():
                 found[d] = {**found[d], name: total / np.float32(self.data if plant == "mean" else 1)}
         grads = {d: {name: found[d][name] for name in self.params} for d in self.devices}
+        if plant == "gradients of the first step in every step":
+            grads = self.before = self.before or grads
         if plant == "stale bucket":
             now = {d: grads[d]["up"] for d in self.devices}
             for d in self.devices:
@@ -191,7 +207,22 @@ class Own:
             more["decay"] = 2 * DECAY
         if plant == "rate times N":
             more["rate"] = RATE * self.data
+        if plant == "betas exchanged":
+            more["betas"] = BETAS[::-1]
+        if plant == "epsilon of another default":
+            more["epsilon"] = 1e-8
+        if plant == "steps counted twice":
+            self.state[d]["step"] = self.state[d].get("step", 0) + 1
+        self.before_update = {key: dict(of) if isinstance(of, dict) else of for key, of in self.state[d].items()}
         found = stepped(self.w[d], grads, self.state[d], **more)
+        if plant == "no decay of biases":
+            without = stepped(self.w[d], grads, self.before_update, decay=0)
+            found.update({name: without[name] for name in ("bias", "shift")})
+        if plant == "state of up lost" and step == 1:
+            for key in ("exp_avg", "exp_avg_sq"):
+                self.state[d][key]["up"] = 0 * self.state[d][key]["up"]
+        if plant == "replica 1 misses the second step" and d[0] == 1 and step == 1:
+            return self.w[d]
         if plant == "replica 1 misses the last step" and d[0] == 1 and step == self.steps - 1:
             return self.w[d]
         if plant == "pieces of up not gathered":  # each data rank has updated its rows
