@@ -35,7 +35,7 @@ class TensorParallel : public ShardedEngine {
       Sharded<1> h = relu(matmul(x, block.w0));  // (B, F/N)   my columns:  R·S1 = S1
       Partial out = matmul(h, block.w1);         // (B, D)     my addend:   S1·S0 = P
       kept.push_back({std::move(x), std::move(h)});
-      x = all_reduce(std::move(out));  // (B, D)     P → R: the one synchronisation of the block
+      x = all_reduce(std::move(out));  // (B, D)     P → R: the block's one synchronisation forward
     }
     tape_.push(std::move(kept));
     return x;

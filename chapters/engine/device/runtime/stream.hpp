@@ -2,7 +2,7 @@
 
 /// The communication stream. It executes the collectives of all groups one after the other, in the order in
 /// which this device started them, since NCCL needs one order for all communicators. A body suspends where it
-/// has to wait for messages. There is no progress thread: every call into the runtime advances the stream.
+/// has to wait for messages. There is no progress thread: the next call advances the stream (see `advance`).
 
 #include <deque>
 #include <list>
