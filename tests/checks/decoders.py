@@ -1,6 +1,5 @@
 """Sharded decoders with one mistake each, on simulated devices: a thread for each. They are the adapters of
 tests/equivalence, tensor parallel (heads, hidden units and vocabulary are divided) and context parallel (tokens are)."""
-import contextlib
 import sys
 import threading
 from pathlib import Path

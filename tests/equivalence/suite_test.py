@@ -292,7 +292,7 @@ class Implementations(Suite):
         ("np.add.at(output, token,", "np.add.at(output, token[::-1],", TOP_1, "output", 0,
          "its rows in another order"),
         ("np.add.at(output, token, gate * y)", "np.add.at(output, token, y)", TOP_2, "output", 1,
-         "answers not multiplied by their gates?"),
+         "answers not multiplied by their gates, in the forward pass alone?"),
         ("dgates[token, rank] = (dy", "dgates[token, rank] = 0 * (dy", TOP_1, "input_grad", 2,
          "the gates' gradient forgotten?"),
         ("dgates[token, rank] = (dy", "dgates[token, rank] = 0 * (dy", FULL, "router/weights", 0,
@@ -453,7 +453,7 @@ class Implementations(Suite):
             wrong = kinds.after(problem, forgets=forgets, devices=3)["output"]
             pieces = [{"output": sb.Stored(wrong[begin:end], "F32")} for begin, end in bounds]
             verdict = sb.check_pieces(problem, 3, pieces)
-            self.assertEqual({d.cause for d in verdict.differences if d.tensor == "output"}, {cause})
+            self.assertEqual({d.cause.startswith(cause[:-1]) for d in verdict.differences if d.tensor == "output"}, {True})
 
 
 PLAIN, TIED, EXPERTS = (f"decoder-exact-{name}" for name in ("plain", "window-tied", "experts"))

@@ -10,7 +10,8 @@ import numpy as np
 from .causes_of_sharding import (axes_with_copies, different_copies, factors_in_training, norms_of_some,
                                  not_reduced_along_an_axis, other_weights, reduced_in_16_bits, sums_of_slices,
                                  would_be_right_in_16_bits)
-from .causes_of_programs import another_program, never_updated, other_numbers, rows_that_count_otherwise
+from .causes_of_programs import (another_balance, another_program, answers_of_others, at_a_point, lost_choices,
+                                 never_updated, other_numbers, rows_that_count_otherwise)
 from .evidence import Evidence, explains, is_about, is_close, is_multiple, is_nearly  # own/reasons.py takes them from here
 from .problems.files import rounded
 from .problems.kinds import TOKENS, after
@@ -125,7 +126,9 @@ def share_of_device(e):
     if e.problem.workload not in TOKENS or e.devices == 1:
         return None
     last = e.name.split("/")[-1]
-    for device in range(e.devices):
+    has_own = len(e.pieces) == e.devices and all(piece is not None for piece in e.pieces)
+    is_same = has_own and all(np.array_equal(piece, e.pieces[0]) for piece in e.pieces)
+    for device in range(e.devices) if not is_same else ():  # a reduction was left out: each device has its own
         mine = {"devices": e.devices, "device": device}
         may_be_shared = last in ("key", "value") and e.problem.workload == "decoder"
         if may_be_shared and explains(e, e.after(forgets="other queries", **mine)):
@@ -267,7 +270,7 @@ def reordered(e):
 def wrong_scale(e):
     if np.count_nonzero(e.want) > 3:  # fewer elements agree by chance
         factor = (e.given * e.want).sum() / (e.want * e.want).sum()
-        if is_multiple(e, factor):
+        if abs(factor - 1) > 2.0**-10 and is_multiple(e, factor):
             return SAYS["scaled"].format(f"{factor:.4g}")
 
 
@@ -282,44 +285,6 @@ def not_reduced_behind(e):
         other = sum(e.after(**mine, device=device) for device in range(e.devices))
     if explains(e, other):
         return SAYS["dx_not_reduced"]
-
-
-def answers_of_others(e):
-    """A mixture whose outputs are those of its tokens' experts, but to other tokens."""
-    if e.problem.workload != "mixture" or e.name != "output" or e.want.size < 8:
-        return None
-    p, k = e.problem, e.problem.top_k
-    (gates, chosen), answers = gates_of(p), answers_to_tokens(p)
-    rows, is_moved = range(e.slices[e.device][0].start, e.slices[e.device][0].stop), False
-    for token, given, limit in zip(rows, e.given, e.limit):
-        of = [[(other, gates[token, rank] * answers[other, chosen[token, rank]]) for other in range(len(chosen))
-               if chosen[token, rank] in chosen[other]] for rank in range(k)]
-        found = [[other for other, _ in each] for each in itertools.product(*of)
-                 if (np.abs(sum(answer for _, answer in each) - given) <= 4 * limit + 2.0**-20 * np.abs(given)).all()]
-        if not found:
-            return None
-        is_moved |= [token] * k not in found
-    return "answers of experts to other tokens: not put back in the order in which they were sent?" if is_moved else None
-
-
-def gates_of(p):
-    """(tokens, k) gates and experts."""
-    logits = p.batch["input"] @ p.params["router/weights"]
-    powers = np.exp(logits - logits.max(axis=1, keepdims=True))
-    chosen = np.argsort(-logits, axis=1, kind="stable")[:, :p.top_k]
-    gates = np.take_along_axis(powers / powers.sum(axis=1, keepdims=True), chosen, 1)
-    return gates / gates.sum(axis=1, keepdims=True) if p.top_k > 1 else gates, chosen
-
-
-def answers_to_tokens(p):
-    """Every expert's answer to every token, (tokens, experts, width)."""
-    found = []
-    for expert in range(p.experts):
-        x = p.batch["input"]
-        for layer in range(p.layers):
-            x = (np.maximum(x, 0) if layer % 2 else x) @ p.params[f"expert_{expert}/layer_{layer}/weights"]
-        found.append(x)
-    return np.stack(found, axis=1)
 
 
 def another_computation(e):
@@ -342,7 +307,8 @@ def another_computation(e):
 
 RULES = (not_finite, other_of_equals, zero, scaled, in_16_bits, previous_step, never_updated, one_addend, share_of_device, never_reduced,
          off_by_addend, micro_batches, off_by_rows, transposed, other_slice, log_off, shifted, reordered,
-         sums_of_slices, factors_in_training, answers_of_others, another_computation, other_weights, norms_of_some, not_reduced_behind,
+         sums_of_slices, factors_in_training, answers_of_others, another_computation, another_balance,
+         lost_choices, at_a_point, other_weights, norms_of_some, not_reduced_behind,
          not_reduced_along_an_axis, another_program, other_numbers, wrong_scale, averaged_over_own_rows,
          rows_that_count_otherwise, reduced_in_16_bits,
          different_copies, would_be_right_in_16_bits)

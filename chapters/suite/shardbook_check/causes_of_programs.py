@@ -1,10 +1,11 @@
 """Causes that a simulated program shows: the whole step with one thing done otherwise (problems/simulated.py); and
 numbers, as how often each row counts, that are fitted to what is given."""
+import itertools
 from fractions import Fraction
 
 import numpy as np
 
-from .causes_of_sharding import axis_names
+from .causes_of_sharding import axis_names, cuts
 from .evidence import explains, is_nearly
 from .problems.kinds import Problem
 from .problems.programs import as_text, programs
@@ -213,3 +214,197 @@ def which(rows):
     if rows == list(range(rows[0], rows[-1] + 1)):
         return f"rows {rows[0]} to {rows[-1]}" if len(rows) > 1 else f"row {rows[0]}"
     return "rows " + ", ".join(map(str, rows[:-1])) + f" and {rows[-1]}"
+
+
+# ---- Decoders and mixtures: one point of the network, slices of one role, choices of experts, a balancing loss of another size
+POINTS = {
+    "embedding": "the embedding's rows", "attention_norm": "what attention's norm gives", "query": "queries", "key": "keys",
+    "value": "values", "keys and values": "keys and values", "attention": "what heads give", "output": "attention's sum",
+    "feed_forward_norm": "what the feed-forward's norm gives", "gate": "gates of the feed-forward", "up": "the feed-forward's up",
+    "hidden": "the feed-forward's hidden units", "down": "the feed-forward's sum", "final_norm": "what the final norm gives",
+    "logits": "logits", "d logits": "the logits' gradient", "d final_norm": "the gradient of what the final norm gives",
+    "d before final_norm": "the gradient of what comes into the final norm",
+    "d down": "the gradient of the feed-forward's sum", "d hidden": "the hidden units' gradient",
+    "d gate": "the gradient of the feed-forward's gates", "d up": "the gradient of the feed-forward's up",
+    "d feed_forward_norm": "the gradient of what the feed-forward's norm gives",
+    "d before feed_forward_norm": "the gradient of what comes into the feed-forward's norm",
+    "d output": "the gradient of attention's sum", "d attention": "the gradient of what heads give",
+    "d keys and values": "the gradient of keys and values", "d query": "the queries' gradient", "d key": "the keys' gradient",
+    "d value": "the values' gradient", "d by query": "dL/dx by the queries", "d by key": "dL/dx by the keys",
+    "d by value": "dL/dx by the values", "d attention_norm": "the gradient of what attention's norm gives",
+    "d before attention_norm": "the gradient of what comes into attention's norm", "d embedding": "the gradient of the embedding's rows"}
+FAULTS = {"0": "left out", "n": "counted {n} times: summed where every device has the sum", "1/n": "1/{n} of it: a mean where a sum is meant", "-1": "with the other sign",
+          "bf16": "in bfloat16", "next": "of the next device's part", "reversed": "in the order of the devices from the last to the first",
+          "first": "of device 0's part on every device"}
+SKIPPED = {
+    "attention_norm": "the weight of attention's norm forgotten in the forward pass",
+    "feed_forward_norm": "the weight of the feed-forward's norm forgotten in the forward pass",
+    "final_norm": "the final norm's weight forgotten in the forward pass",
+    "d attention_norm": "the weight of attention's norm forgotten in the backward pass",
+    "d feed_forward_norm": "the weight of the feed-forward's norm forgotten in the backward pass",
+    "d final_norm": "the final norm's weight forgotten in the backward pass",
+    "turning query": "queries not turned by their rotary positions", "turning key": "keys not turned by their rotary positions",
+    "turning query back": "the queries' gradient not turned back by rotary positions",
+    "turning key back": "the keys' gradient not turned back by rotary positions",
+    "gate": "up alone: not multiplied by its gates", "up": "gates alone: not multiplied by up"}
+
+
+def at_points(e):
+    """Yields (cause, fields of a Mistake)."""
+    n = e.devices
+    for point, words in SKIPPED.items():
+        yield f"{words}?", {"point": point, "fault": "skipped"}
+    for (point, words), (fault, what) in itertools.product(POINTS.items(), FAULTS.items()):
+        if (n > 1 or fault in ("0", "-1", "bf16")) and not (fault == "bf16" and e.problem.kind == "exact"):
+            yield f"{words}, {what.format(n=n)}?", {"point": point, "fault": fault, "devices": n}
+    for (axis, words), device in itertools.product((("positions", "part of each sequence"), ("sequences", "sequences")), range(n)):
+        for fault, what in (("alone", "alone in every gradient: not reduced"), ("missing", "missing from every gradient"),
+                            ("twice", "twice in every gradient")) if n > 1 else ():
+            yield f"what the tokens of device {device}'s {words} add, {what}?", \
+                {"point": axis, "fault": fault, "devices": n, "device": device}
+
+
+def at_a_point(e):
+    """A decoder that does one thing otherwise: it explains every result, the right ones, too. Two are named if both do."""
+    if e.problem.workload != "decoder":
+        return None
+    return named(e, "points", itertools.chain(of_slices(e), at_points(e)))
+
+
+def named(e, which, candidates):
+    """What explains all results; found once for a verdict."""
+    if which not in e.found:
+        texts = []
+        for text, mistake in candidates:
+            if text not in texts and explains(e, e.after(**mistake)) and all(e.pieces_like(**mistake)):
+                texts.append(text)
+            if len(texts) == 2:
+                break
+        if not texts:
+            return None
+        e.found[which] = texts[0] if len(texts) == 1 else f"{texts[0][:-1]}; or {texts[1]}", mistake
+    text, mistake = e.found[which]
+    return text
+
+
+def of_slices(e):
+    """The parameters of one role, in every block, have slices of other devices, or lack one."""
+    roles = {}
+    for name in e.problem.expected:
+        if name in e.problem.params and len(e.lies.get(name, ())) == e.devices > 1 and cuts(e, name):
+            roles.setdefault(name.split("/")[-1], []).append(name)
+    for role, names in roles.items():
+        axis, bounds = cuts(e, names[0])[0]
+        distinct = sorted(set(bounds))
+        for words, other in (("the next device's slice", lambda k: (k + 1) % len(distinct)),
+                             ("the slice of the device before", lambda k: k - 1),
+                             ("device 0's slice on every device", lambda k: 0),
+                             ("slices from the last device to the first", lambda k: -1 - k)):
+            order = [min(distinct[other(k)][0] + i, distinct[other(k)][1] - 1)
+                     for k, (begin, end) in enumerate(distinct) for i in range(end - begin)]
+            yield f"{words} of {role}, where its own is meant: read by a wrong rank?", \
+                {"read": tuple((name, axis, tuple(order)) for name in names)}
+        for k, (begin, end) in enumerate(distinct):
+            yield f"device {k}'s slice of {role} not used: taken as 0?", \
+                {"lost": tuple((name, axis, begin, end) for name in names)}
+
+
+def another_balance(e):
+    """The balancing loss times a number, which one gradient shows."""
+    if e.problem.workload != "mixture" or not e.problem.aux_weight or e.name not in ("router/weights", "input_grad"):
+        return None
+    without = e.after(balance=0.0)
+    if without is None or e.want.size < 8:
+        return None
+    by = e.want - without
+    times = float(((e.given - without) * by).sum() / (by * by).sum()) if np.any(by) else 1.0
+    texts = {1 / e.problem.experts: "1/E: its number of experts forgotten", 1 / e.devices: f"1/{e.devices}",
+             float(e.problem.top_k): "its number of choices, k", 1 / e.problem.top_k: "1/k, its number of choices"}
+    for known, words in texts.items():
+        if abs(times - known) < 1e-3 * known and explains(e, e.after(balance=known)):
+            return f"the balancing loss times {words}?"
+    if explains(e, without + times * by):
+        return f"the balancing loss times {times:.4g}: another weight of it?"
+    return None
+
+
+def lost_choices(e):
+    """A mixture whose output lacks the answers to some choices."""
+    if e.problem.workload != "mixture":
+        return None
+    if "choices" not in e.found:
+        e.found["choices"] = None
+        kept = kept_choices(e)
+        if kept is not None:
+            lost = [(token, rank) for token in range(e.problem.batch_size) for rank in range(e.problem.top_k)
+                    if (token, rank) not in kept]
+            shown = ", ".join(f"{token}'s {('first', 'second', 'third')[min(rank, 2)]}" for token, rank in lost[:4])
+            more = f" and {len(lost) - 4} more" * (len(lost) > 4)
+            e.found["choices"] = tuple(kept), f"choices of tokens lost: the answers to token {shown}{more}: dropped beyond another " \
+                "capacity, or not sent?"
+    if e.found["choices"] is None:
+        return None
+    kept, text = e.found["choices"]
+    return text if explains(e, e.after(kept_choices=kept)) else None
+
+
+def kept_choices(e):
+    """The choices whose answers are in the given output; None if it is no such sum, or has all that it should have."""
+    p = e.problem
+    if "output" not in e.results:
+        return None
+    pieces, slices, bound = e.results["output"]
+    given = np.full(p.expected["output"].shape, np.nan)
+    for piece, here in zip(pieces, slices):
+        if piece is not None and len(pieces) == len(slices):
+            given[here] = piece
+    (gates, chosen), answers = gates_of(p), answers_to_tokens(p)
+    kept, right = [], (np.abs(given - p.expected["output"]) <= bound).all(axis=1)
+    if np.isnan(given).any() or right.all() or p.capacity_factor != "none" and p.kind == "exact":
+        return None
+    for token in range(p.batch_size):
+        fits = [of for count in range(p.top_k, -1, -1) for of in itertools.combinations(range(p.top_k), count)
+                if (np.abs(sum((gates[token, rank] * answers[token, chosen[token, rank]] for rank in of), 0 * given[token])
+                           - given[token]) <= 4 * bound[token] + 2.0**-20 * np.abs(given[token])).all()]
+        if not fits:
+            return None
+        kept += [(token, rank) for rank in fits[0]]
+    return kept or None
+
+
+def answers_of_others(e):
+    """A mixture whose outputs are those of its tokens' experts, but to other tokens."""
+    if e.problem.workload != "mixture" or e.name != "output" or e.want.size < 8:
+        return None
+    p, k = e.problem, e.problem.top_k
+    (gates, chosen), answers = gates_of(p), answers_to_tokens(p)
+    rows, is_moved = range(e.slices[e.device][0].start, e.slices[e.device][0].stop), False
+    for token, given, limit in zip(rows, e.given, e.limit):
+        of = [[(other, gates[token, rank] * answers[other, chosen[token, rank]]) for other in range(len(chosen))
+               if chosen[token, rank] in chosen[other]] for rank in range(k)]
+        found = [[other for other, _ in each] for each in itertools.product(*of)
+                 if (np.abs(sum(answer for _, answer in each) - given) <= 4 * limit + 2.0**-20 * np.abs(given)).all()]
+        if not found:
+            return None
+        is_moved |= [token] * k not in found
+    return "answers of experts to other tokens: not put back in the order in which they were sent?" if is_moved else None
+
+
+def gates_of(p):
+    """(tokens, k) gates and experts."""
+    logits = p.batch["input"] @ p.params["router/weights"]
+    powers = np.exp(logits - logits.max(axis=1, keepdims=True))
+    chosen = np.argsort(-logits, axis=1, kind="stable")[:, :p.top_k]
+    gates = np.take_along_axis(powers / powers.sum(axis=1, keepdims=True), chosen, 1)
+    return gates / gates.sum(axis=1, keepdims=True) if p.top_k > 1 else gates, chosen
+
+
+def answers_to_tokens(p):
+    """Every expert's answer to every token, (tokens, experts, width)."""
+    found = []
+    for expert in range(p.experts):
+        x = p.batch["input"]
+        for layer in range(p.layers):
+            x = (np.maximum(x, 0) if layer % 2 else x) @ p.params[f"expert_{expert}/layer_{layer}/weights"]
+        found.append(x)
+    return np.stack(found, axis=1)

@@ -190,7 +190,8 @@ def would_be_right_in_16_bits(e):
     except Undecided:
         return None
     off = np.abs(e.given - e.want)
-    if bound.shape == e.given.shape and (off <= bound).all() and (off > bound / 64).any():
+    if bound.shape == e.given.shape and (off <= bound).all():
+        e.found["in 16 bits"] = e.found.get("in 16 bits", False) or bool((off > bound / 64).any())
         return SAYS["right_in_bf16"]
     return None
 

@@ -32,6 +32,7 @@ class Evidence:
     mesh: tuple = ()  # sizes of its axes, and their names
     letters: tuple = ()  # of this tensor on these
     precision: str = "float32"
+    found: dict = field(default_factory=dict)  # what rules have found out about the verdict
 
     @property
     def pieces(self):

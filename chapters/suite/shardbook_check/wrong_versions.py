@@ -61,6 +61,12 @@ def mistakes(problem, devices):
             yield "experts in ranges on the devices, numbered in turn: another expert for each?", \
                 {"forgets": "experts in ranges", "devices": devices}
             yield "the next device's expert for each?", {"forgets": "experts of the next device", "devices": devices}
+        for forgets, words in (("experts behind", "next one"), ("experts before", "one before")):
+            for layer in (-1, *range(problem.layers)):
+                yield f"another expert's weights, those of the {words}{f', in layer {layer}' * (layer >= 0)}?", \
+                    {"forgets": forgets, "layer": layer}
+        if problem.top_k > 1:
+            yield "a token's gates in each other's place: another order of choices?", {"forgets": "ranks of gates"}
         yield "the gates' gradient forgotten?", {"forgets": "gate gradients"}
         yield SAYS["balance_forgotten"], {"forgets": "balance"}
         if devices > 1 and problem.aux_weight:
@@ -144,6 +150,8 @@ def mistakes_with_rows(problem, devices, has_ranges=True):
 ON_ONE_DEVICE = {
     "causality": "tokens that see later ones: no causal mask?",
     "window": "tokens that see beyond their window?",
+    "the next token": "a causal mask one token too late: each token sees the next one?",
+    "itself": "a causal mask one token too early: a token does not see itself?",
     "where windows end": "a window one token wider than it is?",
     "a token of windows": "a window one token narrower than it is?",
     "halves": "rotary pairs of neighbours, 2j and 2j + 1, where j and j + d/2 are meant?",

@@ -13,10 +13,11 @@ def keeper(case, params):
     return (Torch if case.framework.__name__.endswith("in_torch") else Plain)(case, params)
 
 
-def trained(case, params, batches, wrong=None, clip=None, after=None):
+def trained(case, params, batches, wrong=None, clip=None, after=None, state=None):
     """`wrong(step, gradients, params, batch)` gives other gradients, `clip(gradients)` clipped ones, and
-    `after(step, parameters before, now, state)` other parameters, where a wrong version has them."""
+    `after(step, parameters before, now, state)` other parameters, where a wrong version has them; `state`: what it has at first."""
     keep = keeper(case, params)
+    keep.kept = {**(state or {}), **keep.kept}
     results = {}
     for step in range(case.steps):
         batch = batches[step % len(batches)]

@@ -56,11 +56,20 @@ def of_one(case, placed, mesh, wrong):
     yield from fitted(case, wrong)
     yield "the result of the step before: weights not updated, or not gathered after the step?", \
         functools.partial(ran, case, after=lambda step, before, now, state: before if step == case.steps - 1 else now)
+    yield "every step with the gradients of the first step: never computed again?", functools.partial(ran, case, wrong=first())
     for words, names in buckets(case):
         yield f"the gradient of {words} one step late: a stale bucket?", functools.partial(ran, case, wrong=late(names))
     for name in case.params:
         yield f"{name} never updated?", functools.partial(ran, case, after=lambda step, before, now, state, name=name: {**now, name: before[name]})
+    for extra in (1, -1):
+        yield f"the optimizer's count of steps {'two at a time' if extra > 0 else 'never more than at first'}: another bias correction?", \
+            functools.partial(ran, case, after=counting(extra))
+    yield "the optimizer's count of steps two at a time, from 2: another bias correction?", functools.partial(counted_twice, case)
+    yield from of_settings(case)
     for step in range(case.steps - 1):
+        for name in case.params:
+            yield f"the optimizer's state of {name} lost after step {step + 1}?", \
+                functools.partial(ran, case, after=with_state(step, name, lambda value: 0 * value))
         yield f"the optimizer's state lost after step {step + 1}?", functools.partial(ran, case, after=with_state(step, None, lambda value: 0 * value))
         for name, value in case.params.items():
             for axis in range(getattr(value, "ndim", 0)):
@@ -90,6 +99,57 @@ def late(names):
     return gradients
 
 
+def first():
+    kept = {}
+
+    def gradients(step, grads, params, batch):
+        return kept.setdefault("first", grads) if step else kept.update(first=grads) or grads
+    return gradients
+
+
+def counting(extra):
+    """Steps of which the optimizer counts one more, or none, each time."""
+    def after(step, before, now, state):
+        for key, value in state.items():
+            if np.ndim(value) == 0 and not isinstance(value, dict):
+                state[key] = value + extra
+        return now
+    return after
+
+
+def counted_twice(case):
+    seen = {}
+
+    def look(step, before, now, state):
+        seen.update({key: 1 for key, value in state.items() if np.ndim(value) == 0 and not isinstance(value, dict)})
+        return now
+    ran(case, after=look)
+    return ran(case, after=counting(1), state=seen)
+
+
+def of_settings(case):
+    """Of torch's optimizers, which say their settings: another default, or two exchanged."""
+    if not case.framework.__name__.endswith("in_torch"):
+        return
+    for words, change in (("betas exchanged", lambda group: {"betas": group["betas"][::-1]}),
+                          ("epsilon 1e-8", lambda group: {"eps": 1e-8}), ("no weight decay", lambda group: {"weight_decay": 0.0}),
+                          ("no momentum", lambda group: {"momentum": 0.0})):
+        def run(change=change):
+            made = case.optimizer
+
+            def optimizer(parameters):
+                found = made(parameters)
+                for group in found.param_groups:
+                    group.update({key: value for key, value in change(group).items() if key in group})
+                return found
+            try:
+                case.optimizer = optimizer
+                return ran(case)
+            finally:
+                case.optimizer = made
+        yield f"an optimizer with {words}?", run
+
+
 def with_state(at, name, change):
     """Changes the optimizer's state after a step: of a parameter, or of all."""
     def after(step, before, now, state):
@@ -102,7 +162,14 @@ def with_state(at, name, change):
 
 def fitted(case, wrong):
     """A number of each step that explains what is off: of weight decay, and of the steps' length."""
-    for text, hook in (("weights times {:.6g} in each step, too: weight decay of another size, or twice?",
+    flat = {name for name, value in case.params.items() if getattr(value, "ndim", 0) < 2}
+    few = ("weights of one axis, as biases, times {:.6g} in each step, too: weight decay of these otherwise?",
+           lambda c: lambda step, before, now, state: {name: value - before[name] * c if name in flat else value
+                                                       for name, value in now.items()})
+    many = ("weights of two axes times {:.6g} in each step, too: weight decay of these otherwise?",
+            lambda c: lambda step, before, now, state: {name: value if name in flat else value - before[name] * c
+                                                        for name, value in now.items()})
+    for text, hook in (*(few, many) * bool(flat), ("weights times {:.6g} in each step, too: weight decay of another size, or twice?",
                         lambda c: lambda step, before, now, state: {name: value - before[name] * c for name, value in now.items()}),
                        ("steps {:.6g} times as long: another learning rate?", lambda c: longer(1 + c))):
         c, step = 0.0, 1e-3
@@ -161,6 +228,9 @@ def of_replicas(case, count, words):
         def trained(is_reduced, after=None, case=case, blocks=blocks, weights=weights):
             return functools.partial(replicas, case, blocks, weights, is_reduced, after)
         last = case.steps - 1
+        if case.clip:
+            yield f"clipped by each device's own norm before the sum{words}?{how}", \
+                functools.partial(replicas, case, blocks, weights, lambda step, name: True, None, True)
         yield f"gradients not reduced{words} in the last step: each device's own addend?{how}", \
             trained(lambda step, name: step != last)
         yield f"gradients not reduced{words} in the first step: each device's own addend?{how}", \
@@ -192,7 +262,7 @@ def of_replicas(case, count, words):
                 break
 
 
-def replicas(case, blocks, weights, is_reduced, after=None):
+def replicas(case, blocks, weights, is_reduced, after=None, clips_first=False):
     """[{name: array}] of replicas that train on their rows. `is_reduced(step, name)`: whether its gradient is the sum."""
     def program(params, _):
         keepers = [training.keeper(case, params) for _ in blocks]
@@ -202,6 +272,8 @@ def replicas(case, blocks, weights, is_reduced, after=None):
             for keep, rows, weight in zip(keepers, blocks, weights):
                 found = case.reference(keep.params(), case.of_rows(rows, batch))
                 own.append({name: found[name] * weight for name in params if name in found})
+            if clips_first:
+                own = [clipped(of, case.clip) for of in own]
             total = {name: sum(of[name] for of in own) for name in own[0]}
             for k, keep in enumerate(keepers):
                 before = keep.params()

@@ -135,6 +135,10 @@ def of_batch(case, mesh):
             for count in sizes_of(mesh):
                 for words, order in orders(blocks(case.batch_size, count)) if 1 < count <= case.batch_size else ():
                     yield f"{name} {words.format('rows')}, where the rest is of its own?", changed(taken(value, order))
+                strided = [row for device in range(count) for row in range(device, case.batch_size, count)]
+                for words, order in (("device, device + N, ... on each device", strided),
+                                     ("in the order of a sampler that deals them out", np.argsort(strided))) if count > 1 else ():
+                    yield f"{name} of rows {words}, where the rest is in ranges: another order of rows?", changed(taken(value, order))
         for axis, count in itertools.product(range(name in case.rows, getattr(value, "ndim", 0)), sizes_of(mesh)):
             if 1 < count <= value.shape[axis]:
                 for words, order in orders(blocks(value.shape[axis], count)):
@@ -206,10 +210,19 @@ def of_params(case, placed, mesh):
                 yield f"{name} {words.format('slice')}: read by a wrong rank?", \
                     changed(**{name: taken(value, np.asarray(order)[places], axis)})
             yield from begun_elsewhere(case, name, axis, parts)
+            for device, of in enumerate(parts):
+                mask = np.ones(value.shape[axis])
+                mask[of] = 0
+                mask = mask.reshape((-1,) + (1,) * (value.ndim - axis - 1)).astype("f4")
+                yield f"device {device}'s slice of {name} not used: taken as 0?", changed(**{name: value * mask}), \
+                    {name: lambda results, name=name, mask=mask: results[name] * mask}
         elif any(cut.values()):
             for count in sizes_of(mesh):
                 yield f"{name} added on each of {count} devices before a sum, and so counted {count} times?", \
                     changed(**{name: value * count})
+    for name, value in case.params.items():
+        for words, factor in (("1", 0), ("0", None)) if is_float(value) else ():
+            yield f"{name} forgotten: taken as {words} everywhere?", changed(**{name: value * 0 + (1 if factor == 0 else 0)})
     yield from of_pairs(case, cut, shapes)
     yield from of_families(case, mesh)
     if all(isinstance(value, np.ndarray) for value in case.params.values()):
@@ -283,6 +296,13 @@ def of_families(case, mesh):
             ways = [("in turn on the devices, where each has a range", turn),
                     ("in ranges on the devices, numbered in turn", np.argsort(turn).tolist()),
                     *[(words.format("own"), order) for words, order in orders(blocks(size, count))]]
+            if count == sizes_of(mesh)[0]:
+                ways += [("each by the next one", [(e + 1) % size for e in range(size)]),
+                         ("each by the one before", [(e - 1) % size for e in range(size)])]
             for words, order in ways:
+                for after, members in of if len(of) > 1 else ():
+                    others = {members[e]: case.params[members[order[e]]] for e in range(size)}
+                    yield f"{before}0{after} to {before}{size - 1}{after} {words}: another one for each?", \
+                        [(1, {**case.params, **others}, case.batch)]
                 others = {members[e]: case.params[members[order[e]]] for _, members in of for e in range(size)}
                 yield f"{before}0 to {before}{size - 1} {words}: another one for each?", [(1, {**case.params, **others}, case.batch)]

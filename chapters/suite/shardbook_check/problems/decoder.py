@@ -6,6 +6,7 @@ import math
 import numpy as np
 
 from .bounded import Undecided, part
+from .files import rounded
 from .layers import transposed, turns
 
 
@@ -78,6 +79,36 @@ class Network:
             return (np.arange(self.sequences)[:, None] * length + np.arange(begin, end)).ravel()
         return slice(None)
 
+    def passing(self, point, t):
+        """A tensor where a wrong version does something otherwise."""
+        mistake = self.mistake
+        if mistake.point != point:
+            return t
+        if mistake.fault == "bf16":
+            return rounded(t, "BF16")
+        if mistake.fault in ("next", "reversed", "first"):  # blocks of tokens of heads (samples, B, heads, S, d), or of columns
+            axis = 3 if t.ndim == 5 else t.ndim - 1
+            parts = self.parts(t.shape[axis])
+            of = {"next": lambda k: (k + 1) % len(parts), "reversed": lambda k: -1 - k, "first": lambda k: 0}[mistake.fault]
+            order = [parts[of(k)][0] + min(i, max(parts[of(k)][1] - parts[of(k)][0] - 1, 0))
+                     for k, (begin, end) in enumerate(parts) for i in range(end - begin)]
+            return np.take(t, np.minimum(order, t.shape[axis] - 1), axis)
+        return t * {"0": 0, "n": mistake.devices, "1/n": 1 / mistake.devices, "-1": -1}.get(mistake.fault, 1)
+
+    def is_skipped(self, point):
+        return self.mistake.point == point and self.mistake.fault == "skipped"
+
+    def counted(self, rows, index=None):
+        """Rows of tokens as they count in gradients: of a wrong version, those of a device alone, or not, or twice."""
+        mistake = self.mistake
+        if mistake.point not in ("positions", "sequences"):
+            return rows
+        found = np.zeros((self.sequences, rows.shape[1] // self.sequences if index is None else self.length))
+        begin, end = part(found.shape[1 if mistake.point == "positions" else 0], mistake.devices, mistake.device)
+        found[(slice(None), slice(begin, end)) if mistake.point == "positions" else slice(begin, end)] = 1
+        mine = found.ravel() if index is None else found.ravel()[index]
+        return rows * {"alone": mine, "missing": 1 - mine, "twice": 1 + mine}[mistake.fault][:, None]
+
     def head(self):
         return "embedding" if self.m.is_tied else "head"
 
@@ -89,12 +120,17 @@ class Network:
         self.gradients[name] = gradient if before is None else self.layers.add(before, gradient)
 
     def norm(self, name, x):
-        return self.layers.norm(x, self.w[name][:, None])
+        w = self.w[name][:, None]
+        found, kept = self.layers.norm(x, np.ones_like(w) if self.is_skipped(name.split("/")[-1]) else w)
+        return self.passing(name.split("/")[-1], found), kept
 
     def norm_backward(self, name, dy, kept):
-        rows = self.rows_of_norms(dy.shape[1])
-        self.put(name, self.layers.norm_backward_of_weights(dy[:, rows], (kept[0][:, rows], None)))
-        return self.layers.norm_backward_of_rows(dy, self.w[name][:, None], kept)
+        rows, role = self.rows_of_norms(dy.shape[1]), name.split("/")[-1]
+        dy = self.passing(f"d {role}", dy)
+        self.put(name, self.layers.norm_backward_of_weights(self.counted(dy)[:, rows], (kept[0][:, rows], None)))
+        w = self.w[name][:, None]
+        w = np.ones_like(w) if self.is_skipped(f"d {role}") or self.is_skipped(f"both {role}") else w
+        return self.passing(f"d before {role}", self.layers.norm_backward_of_rows(dy, w, kept))
 
     def heads_of(self, t):
         """(T, heads · d) as (B, heads, S, d)."""
@@ -126,7 +162,9 @@ class Decoder(Network):
         """Which keys each query sees, (S, S)."""
         query, key = np.ogrid[:self.length, :self.length]
         places = np.concatenate([np.arange(end - begin) for begin, end in self.parts(self.length)])
-        sees = key <= query
+        sees = key <= query + {"the next token": 1, "itself": -1}.get(self.mistake.forgets, 0)
+        if self.mistake.forgets == "itself":
+            sees[0, 0] = True
         if self.mistake.forgets == "causality":
             sees = np.ones_like(sees)
         if self.mistake.forgets == "places before":
@@ -210,7 +248,7 @@ class Decoder(Network):
         """The logits, (T, V)."""
         a, self.blocks = self.layers, []
         self.lookup = self.in_vocabulary(self.ids, "offset of ids")
-        x = self.lookup @ self.w["embedding"]
+        x = self.passing("embedding", self.lookup @ self.w["embedding"])
         for b in range(self.m.blocks):
             kept = {}
             x = a.add(self.residual(x, "attention"), self.attend(f"block_{b}/", x, kept))
@@ -218,12 +256,12 @@ class Decoder(Network):
             x = a.add(self.residual(x, "feed-forward"), (self.mixture if self.m.experts else self.feed_forward)(f"block_{b}/", n, kept))
             self.blocks.append(kept)
         self.n, self.final_norm = self.norm("final_norm", x)
-        return a.scaled_logits(a.product(self.n, transposed(self.w[self.head()])))
+        return self.passing("logits", a.scaled_logits(a.product(self.n, transposed(self.w[self.head()]))))
 
     def backward(self, dz):
         """{name: gradient}."""
-        a, dz = self.layers, self.layers.scaled_logits(dz)
-        self.put(self.head(), a.product(transposed(dz), self.n), "head")
+        a, dz = self.layers, self.passing("d logits", self.layers.scaled_logits(dz))
+        self.put(self.head(), a.product(transposed(dz), self.counted(self.n)), "head")
         d = self.norm_backward("final_norm", a.product(dz, self.w[self.head()]), self.final_norm)
         for b, kept in reversed(list(enumerate(self.blocks))):
             backward = self.mixture_backward if self.m.experts else self.feed_forward_backward
@@ -231,7 +269,7 @@ class Decoder(Network):
                                          kept["feed_forward_norm"])
             d = a.add(self.residual(d, "feed-forward", "both passes"), of_norm)
             d = a.add(self.residual(d, "attention", "both passes"), self.attend_backward(f"block_{b}/", d, kept))
-        self.put("embedding", a.product(a.lifted(self.lookup.T), d), "table")
+        self.put("embedding", a.product(a.lifted(self.lookup.T), self.counted(self.passing("d embedding", d))), "table")
         return self.gradients
 
     def residual(self, x, of, only="residual"):
@@ -248,20 +286,23 @@ class Decoder(Network):
         a = self.layers
         n, kept["attention_norm"] = self.norm(f"{block}attention_norm", x)
         q, k, v = (self.heads_of(a.product(n, self.w[block + name])) for name in ("query", "key", "value"))
-        q, k = self.turned(q), self.turned(k)
-        k, v = (t[:, :, self.key_heads()] for t in (k, v))
+        q, k, v = self.passing("query", q), self.passing("key", k), self.passing("value", v)
+        q, k = (t if self.is_skipped(f"turning {which}") else self.turned(t) for t, which in ((q, "query"), (k, "key")))
+        k, v = (self.passing("keys and values", t)[:, :, self.key_heads()] for t in (k, v))
         out, p = a.attend(q, k, v, self.sees)
         if self.mistake.forgets == "rescaling":
             out = self.not_rescaled(p) @ v
         if self.mistake.forgets == "values elsewhere":
             out = self.with_own_values(p, v)
+        out = self.passing("attention", out)
         kept["attention"] = n, q, k, v, out, p
-        return a.product(self.rows_of(out), self.w[block + "output"])
+        return self.passing("output", a.product(self.rows_of(out), self.w[block + "output"]))
 
     def attend_backward(self, block, d, kept):
         a, (n, q, k, v, out, p) = self.layers, kept["attention"]
-        self.put(block + "output", a.product(transposed(self.rows_of(out)), d))
-        dout = self.heads_of(a.product(d, transposed(self.w[block + "output"])))
+        d = self.passing("d output", d)
+        self.put(block + "output", a.product(transposed(self.counted(self.rows_of(out))), d))
+        dout = self.passing("d attention", self.heads_of(a.product(d, transposed(self.w[block + "output"]))))
         dq, dk, dv, ds = a.attend_backward(dout, out, p, q, k, v)
         if self.mistake.forgets == "queries elsewhere":
             here = self.same_device()
@@ -272,19 +313,21 @@ class Decoder(Network):
         if self.mistake.forgets == "the ring's direction":
             wrong = a.weights(q, k, self.sees, self.seen_around())
             dq, dk, dv, ds = a.attend_backward(dout, out, wrong, q, k, v)
+        dk, dv = self.passing("d keys and values", dk), self.passing("d keys and values", dv)
         whole = self.of_projections(dq, dk, dv)
         counted = self.of_projections(dq, *(t * self.queries_that_count() for t in (dk, dv)))
         for name, t in counted.items():
-            self.put(block + name, a.product(transposed(n), t))
-        addends = [a.product(t, transposed(self.w[block + name])) for name, t in whole.items()]
+            self.put(block + name, a.product(transposed(self.counted(n)), t))
+        addends = [self.passing(f"d by {name}", a.product(t, transposed(self.w[block + name]))) for name, t in whole.items()]
         dn = a.add(a.add(addends[0], addends[1]), addends[2])
         return self.norm_backward(block + "attention_norm", dn, kept["attention_norm"])
 
     def of_projections(self, dq, dk, dv):
         """Gradients by the products with the query, key and value weights."""
         dk, dv = self.summed_by_key_heads(dk), self.summed_by_key_heads(dv)
-        return {"query": self.rows_of(self.turned(dq, -1)), "key": self.rows_of(self.turned(dk, -1)),
-                "value": self.rows_of(dv)}
+        dq, dk = (t if self.is_skipped(f"turning {which} back") else self.turned(t, -1) for t, which in
+                  ((dq, "query"), (dk, "key")))
+        return {name: self.passing(f"d {name}", self.rows_of(t)) for name, t in (("query", dq), ("key", dk), ("value", dv))}
 
     def summed_by_key_heads(self, t):
         groups = [np.flatnonzero(self.key_heads() == g) for g in range(self.m.key_heads)]
@@ -301,17 +344,20 @@ class Decoder(Network):
     def expert(self, prefix, n):
         g, u = self.fused(*(self.layers.product(n, self.w[prefix + name]) for name in ("gate", "up")))
         g, u = (u, g) if self.mistake.forgets == "gate or up" else (g, u)
-        h = self.layers.gated(g, u)
-        return self.layers.product(h, self.w[prefix + "down"]), (n, g, u, h)
+        g, u = self.passing("gate", g), self.passing("up", u)
+        h = self.passing("hidden", u if self.is_skipped("gate") else g if self.is_skipped("up") else self.layers.gated(g, u))
+        return self.passing("down", self.layers.product(h, self.w[prefix + "down"])), (n, g, u, h)
 
-    def expert_backward(self, prefix, dy, kept):
+    def expert_backward(self, prefix, dy, kept, rows=None):
         a, (n, g, u, h) = self.layers, kept
-        self.put(prefix + "down", a.product(transposed(h), dy))
-        dg, du = a.gated_backward(a.product(dy, transposed(self.w[prefix + "down"])), g, u)
+        dy = self.passing("d down", dy)
+        self.put(prefix + "down", a.product(transposed(self.counted(h, rows)), dy))
+        dg, du = a.gated_backward(self.passing("d hidden", a.product(dy, transposed(self.w[prefix + "down"]))), g, u)
+        dg, du = self.passing("d gate", dg), self.passing("d up", du)
         dg, du = (du, dg) if self.mistake.forgets == "gate or up" else (dg, du)
         dg, du = self.fused(dg, du, back=True)
         for name, t in (("gate", dg), ("up", du)):
-            self.put(prefix + name, a.product(transposed(n), t))
+            self.put(prefix + name, a.product(transposed(self.counted(n, rows)), t))
         return a.add(*(a.product(t, transposed(self.w[prefix + name]))
                        for name, t in (("gate", dg), ("up", du))))
 
@@ -349,14 +395,14 @@ class Decoder(Network):
         dgates = a.total(by_choice * answers, -1)
         by_choice = a.gated_back(gates[..., None], by_choice)
         for (at, of_expert), prefix in zip(experts, prefixes(self.m)):
-            dn[:, at[0], at[1]] = self.expert_backward(block + prefix, by_choice[:, at[0], at[1]], of_expert)
+            dn[:, at[0], at[1]] = self.expert_backward(block + prefix, by_choice[:, at[0], at[1]], of_expert, at[0])
         of_chosen = a.gates_backward(dgates, gates)
         if self.mistake.forgets == "gate gradients":
             of_chosen = of_chosen * 0
         dz = np.zeros((len(d), d.shape[1], self.m.experts))
         np.put_along_axis(dz, np.broadcast_to(chosen, (len(d), *chosen.shape)), of_chosen, -1)
         dz = a.scaled_logits(dz)
-        self.put(block + "router", a.product(transposed(n), dz))
+        self.put(block + "router", a.product(transposed(self.counted(n)), dz))
         return a.add(a.total(dn, 2), a.product(dz, transposed(self.w[block + "router"])))
 
 

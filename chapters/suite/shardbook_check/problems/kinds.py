@@ -212,6 +212,8 @@ class OfTokens(WithResults):
         if self.mistake.forgets == "epsilon":
             layers.epsilon = 0
         found = decoder.solved(self, layers, weights_of(self), self.batch)
+        for name, axis, begin, end in self.mistake.lost:
+            np.moveaxis(found[name], axis + 1, 0)[begin:end] = 0
         return {name: Bounded(t[0], layers.bound(t), precision) for name, t in found.items()}
 
 
@@ -313,6 +315,9 @@ def weights_of(problem):
     """Its parameters, rounded or in another order if that is the mistake."""
     mistake = problem.mistake
     params = {**problem.params, **{name: np.take(problem.params[name], order, axis) for name, axis, order in mistake.read}}
+    for name, axis, begin, end in mistake.lost:
+        params[name] = params[name].copy()
+        np.moveaxis(params[name], axis, 0)[begin:end] = 0
     return {name: rounded(w, mistake.to) if mistake.rounds == "weights" else w for name, w in params.items()}
 
 

@@ -30,6 +30,12 @@ class Mistake:
     summed: tuple = ()  # (name, axis, parts): a gradient's parts along an axis are added up, and each is the sum
     chosen: tuple = ()  # the experts of each token
     read: tuple = ()  # (name, axis, order): the order in which a parameter's slices are read
+    lost: tuple = ()  # (name, axis, begin, end): slices of parameters that are taken as 0, and so are their gradients
+    point: str = ""  # where a network of tokens does something otherwise, and what
+    fault: str = ""
+    layer: int = -1  # of experts: the one that is another's; -1: all
+    kept_choices: tuple = ()  # the choices that reach their expert, as (token, rank)
+    balance: float = 1.0  # times the balancing loss
 
 
 def counted(problem):
@@ -145,6 +151,12 @@ def mixture_gradients(problem, params, batch):
     total = row_sums(p[np.arange(tokens)[:, None], chosen])
     is_divided = problem.top_k > 1 and problem.mistake.forgets != "sum of gates"
     gates = p / total[:, None] if is_divided else p
+    if problem.mistake.forgets == "ranks of gates":  # each choice has the gate of the one before or behind it
+        order = np.arange(tokens)[:, None]
+        of_choices = [Bounded(*(np.zeros_like(p.value) for _ in range(2)), gates.precision)][0]
+        of_choices.value[order, chosen], of_choices.error[order, chosen] = \
+            (getattr(gates, part)[order, chosen[:, ::-1]] for part in ("value", "error"))
+        gates = of_choices
     output, input_grads, d_gates, found = through_experts(problem, params, batch, gates, chosen)
     if problem.mistake.forgets == "gate gradients":
         d_gates = d_gates * 0
@@ -156,7 +168,7 @@ def mixture_gradients(problem, params, batch):
         np.put_along_axis(is_chosen, chosen, True, axis=1)
         d_gates = ((d_gates - row_sums(d_gates * gates)[:, None]) / total[:, None]).masked(is_chosen)
     share = np.bincount(chosen.ravel(), minlength=experts) / chosen.size
-    times = {"balance": 0, "balance n times": problem.mistake.devices}.get(problem.mistake.forgets, 1)
+    times = problem.mistake.balance * {"balance": 0, "balance n times": problem.mistake.devices}.get(problem.mistake.forgets, 1)
     weight = times * problem.aux_weight
     if problem.mistake.forgets == "second choices":
         share = np.bincount(chosen[:, 0], minlength=experts) / tokens
@@ -203,7 +215,8 @@ def through_experts(problem, params, batch, gates, chosen):
         gate = 1 if problem.mistake.forgets == "gates" else gates[mine, expert][:, None]
         out, back = (power_of(gate, count) for count in POWERS.get(problem.mistake.forgets, (1, 1)))
         names = [f"expert_{expert}/layer_{layer}/weights" for layer in range(problem.layers)]
-        weights = [params[name.replace(f"expert_{expert}/", f"expert_{answering(problem, expert)}/")] for name in names]
+        weights = [params[name.replace(f"expert_{expert}/", f"expert_{answering(problem, expert, layer)}/")]
+                   for layer, name in enumerate(names)]
         trace = forward(weights, x[mine], problem.mistake)
         y = trace.inputs[-1]
         d, of_weights = backward(problem, weights, trace, d_out[mine] * back)
@@ -225,10 +238,16 @@ def power_of(gate, count):
     return gate * gate if count == 2 else gate if count else 1
 
 
-def answering(problem, expert):
+def answering(problem, expert, layer):
     """The expert whose weights answer for another's: of a wrong version, experts lie in turn on the devices, or those of the
     next device answer."""
     count, n = problem.experts, problem.mistake.devices
+    if problem.mistake.layer not in (-1, layer):
+        return expert
+    if problem.mistake.forgets == "experts behind":
+        return (expert + 1) % count
+    if problem.mistake.forgets == "experts before":
+        return (expert - 1) % count
     if problem.mistake.forgets == "experts in turn":
         return [e for device in range(n) for e in range(device, count, n)][expert]
     if problem.mistake.forgets == "experts in ranges":  # read as ranges, numbered in turn
@@ -243,6 +262,10 @@ def answering(problem, expert):
 
 def within_capacity(chosen, experts, factor, mistake=Mistake()):
     """Which choices, (tokens, k), find room in their expert."""
+    if mistake.kept_choices:
+        found = np.zeros(chosen.shape, bool)
+        found[tuple(np.array(mistake.kept_choices).T)] = True
+        return found
     if mistake.forgets in ("second answers", "first answers"):
         return np.ones(chosen.shape, bool) & ((np.arange(chosen.shape[1]) == 0) == (mistake.forgets == "second answers"))
     if factor == "none" and mistake.forgets.startswith("room"):
