@@ -119,6 +119,22 @@ class TensorParallel(Planted, tensor.Device):
                 begin, end = (width * at for at in sb.part(size, n, (group.device + 1) % n))
                 if size >= n and end - begin == self.w[name].shape[1]:
                     self.w[name] = read[name][:, begin:end]
+        if planted == "output weights of the next device":
+            for name in (name for name in self.w if name.endswith("output")):
+                begin, end = (problem["head_dim"] * at for at in sb.part(problem["heads"], n, (group.device + 1) % n))
+                if end - begin == len(self.w[name]):
+                    self.w[name] = read[name][begin:end]
+        if planted == "gradients of gate and up exchanged":
+            of_gates = self.a.gated_backward
+            self.a.gated_backward = lambda *of: of_gates(*of)[::-1]
+        if planted == "silu's second addend forgotten":
+            self.a.gated_backward = lambda dh, g, u: (dh * u / (1 + np.exp(-g)), dh * g / (1 + np.exp(-g)))
+        if planted == "softmax's backward without its sum":
+            of_heads = self.a.attend_backward
+            self.a.attend_backward = lambda dout, out, *of: of_heads(dout, 0 * out, *of)
+        if planted == "norm's backward without its mean":
+            of_norm = self.a.norm_backward
+            self.a.norm_backward = lambda dy, w, kept: (dy * w * kept[1], of_norm(dy, w, kept)[1])
         if planted == "mask sees one token too many":
             self.sees = (at <= at[:, None] + 1) & (at > at[:, None] - (problem["window"] or len(at)))
         if planted == "gate and up fused, cut in one piece":
@@ -181,6 +197,8 @@ class TensorParallel(Planted, tensor.Device):
 
     def results(self, batch):
         p, labels = self.p, batch["labels"]
+        if self.planted == "labels one token late":
+            labels = np.concatenate([np.full((len(labels), 1), -100), labels[:, :-1]], 1)
         is_exact, mean = p["kind"] == "exact", ((labels >= 0) / (labels >= 0).sum()).astype("f4")
         z, losses = self.step(batch["input_ids"], labels, batch["losses_grad"] if is_exact else mean)
         if self.planted == "gate and up fused, cut in one piece":
@@ -201,6 +219,9 @@ class ContextParallel(Planted, context.Device):
         mine, at = np.arange(self.begin, self.end)[:, None], np.arange(problem["length"])
         if planted == "rotary positions restart":
             self.at = turns(mine[:, 0] - self.begin, problem["head_dim"], problem["rope_base"])
+        if planted == "rotary positions of the next device":
+            begin = sb.part(problem["length"], group.devices, (group.device + 1) % group.devices)[0]
+            self.at = turns(begin + mine[:, 0] - self.begin, problem["head_dim"], problem["rope_base"])
         if planted == "causal mask by places":
             places = np.concatenate([np.arange(e - b) for b, e in
                                      (sb.part(problem["length"], group.devices, d) for d in range(group.devices))])
@@ -209,7 +230,15 @@ class ContextParallel(Planted, context.Device):
                 self.sees &= at > mine - problem["window"]
             self.sees[~self.sees.any(1), 0] = True
 
+    def attend(self, b, x):
+        self.gathers = 0
+        return super().attend(b, x)
+
     def of_all_tokens(self, t):
+        self.gathers += 1
+        if self.planted == "values gathered from the next device on" and self.gathers == 2:
+            found = self.group.all_gather(t)
+            return np.concatenate(found[1:] + found[:1], 2)
         if self.planted == "keys gathered in another order":
             return np.concatenate(self.group.all_gather(t)[::-1], 2)
         return super().of_all_tokens(t)

@@ -87,6 +87,8 @@ class Mixture:
                 if plant == "an expert's first token lost" and len(token) > 1:
                     token, rank = token[1:], rank[1:]
                 gate = gates[token, rank][:, None]
+                if plant == "gates of the token before":
+                    gate = np.roll(gate, 1, axis=0)
                 if plant == "answers in the order of devices":  # each device's own first
                     order = np.argsort((device_of[token] - d) % n, kind="stable")
                 else:
@@ -102,11 +104,14 @@ class Mixture:
                 if plant == "gates not multiplied backward":
                     back = dy[token]
                 dh = (back @ w1.T) * (h > 0)
-                np.add.at(input_grad, token, dh @ w0.T)
+                here = device_of[token] == d if plant == "dL/dx of own experts alone" else np.ones(len(token), bool)
+                np.add.at(input_grad, token[here], (dh @ w0.T)[here])
                 dgates[token, rank] = (dy[token] * y).sum(1)
                 if plant == "experts' masks forgotten":
                     dh = back @ w1.T
                 of = [a.T @ dh, h.T @ back]
+                if plant == "experts' gradients a mean over their tokens":
+                    of = [g / np.float32(max(len(token), 1)) for g in of]
                 if plant == "experts' gradients divided by N":
                     of = [g / np.float32(n) for g in of]
                 if plant == "experts' gradients of own tokens":

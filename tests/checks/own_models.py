@@ -103,7 +103,7 @@ class Own:
         return found
 
     def rows(self, d):
-        rows = np.arange(*sb.part(ROWS, self.data, d[0]))
+        rows = np.arange(*sb.part(ROWS, self.data, 0 if self.planted == "rows of device 0 on every device" else d[0]))
         if self.planted == "last micro-batch of 3 dropped":
             rows = rows[:len(rows) * 2 // 3]
         return rows
@@ -134,7 +134,7 @@ class Own:
         partial = {d: kept[d][2] + self.w[d]["bias"] if plant == "bias added on each device" else kept[d][2]
                    for d in self.devices}
         out = partial if plant == "out not reduced" else self.over(partial, 1)
-        if plant != "bias added on each device":
+        if plant not in ("bias added on each device", "bias not added"):
             out = {d: out[d] + self.w[d]["bias"] for d in self.devices}
         total = self.batch["count"].sum()
         if plant == "mean over rows, not counts":
@@ -147,6 +147,8 @@ class Own:
             dz = 2 * off * share[:, None]
             dout = dz @ w["head"].T
             keep = of["keep"]
+            if plant == "mask not applied backward":
+                keep = 0 * keep + 1
             if plant == "another mask in the backward pass":
                 keep = np.roll(keep, 1, axis=0)
             dh = (dout @ w["down"].T) * keep * (first @ w["up"] + w["shift"] > 0)
@@ -158,6 +160,8 @@ class Own:
             dfirst = self.over(dfirst, 1)
         for d in self.devices:
             found[d]["first"] = b[d]["x"].T @ dfirst[d]
+            if plant == "accumulated, and divided by 2 once too often":
+                found[d].update({name: found[d][name] / f(2) for name in self.params})
             if plant == "first a mean over tensor":
                 found[d]["first"] = found[d]["first"] / f(self.tensor)
             if plant == "bias reduced over tensor, too":
@@ -192,6 +196,8 @@ class Own:
         for d, of in grads.items():
             total = 0.0
             for name in of:
+                if plant == "norm without biases" and name in ("bias", "shift"):
+                    continue
                 group = [e for e in self.devices if e[0] == d[0]] if name in CUT and plant != "norm of own slices" else [d]
                 total += sum(squares[e][name] for e in group)
             if plant == "norm of each tensor":
@@ -207,6 +213,8 @@ class Own:
             more["decay"] = 2 * DECAY
         if plant == "rate times N":
             more["rate"] = RATE * self.data
+        if plant == "rate warmed up":
+            more["rate"] = RATE * (step + 1) / self.steps
         if plant == "betas exchanged":
             more["betas"] = BETAS[::-1]
         if plant == "epsilon of another default":
@@ -218,6 +226,11 @@ class Own:
         if plant == "no decay of biases":
             without = stepped(self.w[d], grads, self.before_update, decay=0)
             found.update({name: without[name] for name in ("bias", "shift")})
+        if plant == "weights kept in bfloat16":
+            found = {name: sb.rounded(value, "BF16").astype("f4") for name, value in found.items()}
+        if plant == "first one step late":
+            self.late = getattr(self, "late", {})
+            found["first"], self.late[d] = self.late.get(d, self.w[d]["first"]), found["first"]
         if plant == "state of up lost" and step == 1:
             for key in ("exp_avg", "exp_avg_sq"):
                 self.state[d][key]["up"] = 0 * self.state[d][key]["up"]
