@@ -249,9 +249,19 @@ SKIPPED = {
     "gate": "up alone: not multiplied by its gates", "up": "gates alone: not multiplied by up"}
 
 
+FORMULAS = {
+    "exchanged": "the gradients of gate and up in each other's place", "silu": "silu's derivative without its second addend",
+    "sigmoid": "the sigmoid's derivative for silu's", "scores": "the softmax's backward pass of scores without its sum",
+    "norm": "norms' backward pass without the mean", "attention_norm": "the backward pass of attention's norm without the mean",
+    "feed_forward_norm": "the backward pass of the feed-forward's norm without the mean",
+    "final_norm": "the backward pass of the final norm without the mean"}
+
+
 def at_points(e):
     """Yields (cause, fields of a Mistake)."""
     n = e.devices
+    for fault, words in FORMULAS.items():
+        yield f"{words}?", {"point": "formula", "fault": fault}
     for point, words in SKIPPED.items():
         yield f"{words}?", {"point": point, "fault": "skipped"}
     for (point, words), (fault, what) in itertools.product(POINTS.items(), FAULTS.items()):

@@ -55,6 +55,13 @@ def mistakes(problem, devices):
             yield "answers of a token's last choices alone: the first ones lost?", {"forgets": "first answers"}
             yield "the gradient of the first choice's gate alone?", {"forgets": "first gates alone"}
         yield "dL/dx without what the router adds?", {"forgets": "dx of router"}
+        yield "each token with the gate of the one before at its expert?", {"forgets": "gates before"}
+        yield "each token with the gate of the one behind at its expert?", {"forgets": "gates behind"}
+        yield "experts' gradients a mean over their tokens, where a sum is meant?", {"forgets": "sums over tokens"}
+        if devices > 1:
+            yield "dL/dx of own experts alone: that of the others not sent back?", {"forgets": "dx elsewhere", "devices": devices}
+            yield "answers of own experts alone: those of the others not sent back?", \
+                {"forgets": "answers elsewhere", "devices": devices}
         if 1 < devices <= problem.experts:
             yield "experts in turn on the devices, where each has a range: another expert for each?", \
                 {"forgets": "experts in turn", "devices": devices}
@@ -152,6 +159,8 @@ ON_ONE_DEVICE = {
     "window": "tokens that see beyond their window?",
     "the next token": "a causal mask one token too late: each token sees the next one?",
     "itself": "a causal mask one token too early: a token does not see itself?",
+    "labels of the token before": "labels one token late: shifted once too often?",
+    "labels of the token behind": "labels one token early: shifted once too often?",
     "where windows end": "a window one token wider than it is?",
     "a token of windows": "a window one token narrower than it is?",
     "halves": "rotary pairs of neighbours, 2j and 2j + 1, where j and j + d/2 are meant?",
@@ -172,6 +181,9 @@ ON_ONE_DEVICE = {
 
 ON_SOME_DEVICES = {
     "positions": "rotary positions that begin at 0 on each device?",
+    "rotary of next": "rotary positions of the next device's part?",
+    "rotary of before": "rotary positions of the part of the device before?",
+    "rotary of reversed": "rotary positions of parts from the last device to the first?",
     "keys elsewhere": "tokens that see the keys of their own device alone?",
     "queries elsewhere": "keys and values with the gradient of their own device's queries alone?",
     "places before": "a causal mask that compares places within a device, not positions?",

@@ -188,7 +188,10 @@ def held(case, devices, mesh, layout=None):
             found.differences.append(Difference(name, SAYS["left_out"]))
     carry_over(found, case, devices)
     if case.reference and len(wrong) == len(found.differences):  # no result is left out, or has another shape
-        explain(found, case, wrong, placed, mesh)
+        try:
+            explain(found, case, wrong, placed, mesh)
+        except Exception as error:  # a mistake of a rule costs that rule, and no verdict
+            found.remarks.append(f"a rule failed: {type(error).__name__}: {error}")
     wide = [name for name in found.right if name in case.params and
             np.median(case.limits[name]) > np.abs(case.results[name]).max(initial=0) / 4 > 0]
     if wide:

@@ -47,12 +47,22 @@ def of_one(case, placed, mesh, wrong):
         yield "gradients not clipped?", functools.partial(ran, case, clip=lambda grads: grads)
         yield "each tensor clipped by its own norm?", functools.partial(ran, case, clip=lambda grads: {
             name: clipped({name: g}, case.clip)[name] for name, g in grads.items()})
+        for words, names in (*buckets(case), *of_one_axis(case)):
+            yield f"clipped by a norm without {words}?", functools.partial(ran, case, clip=lambda grads, names=names: clipped(
+                grads, case.clip, of=[name for name in grads if name not in names]))
         for size in sizes:
             yield f"clipped by a norm that counts each gradient {size} times?", \
                 functools.partial(ran, case, clip=lambda grads, size=size: clipped(grads, case.clip, size**0.5))
     for size in sizes:
         for factor, words in ((size, str(size)), (1 / size, f"1/{size}")):
             yield f"steps {words} times as long: the learning rate times {words}?", functools.partial(ran, case, after=longer(factor))
+    count = case.steps
+    for words, factor in (("warmed up over these steps", lambda step: (step + 1) / count), ("as of the step before in a warm-up",
+                          lambda step: step / count), ("falling to 0 over these steps", lambda step: 1 - step / count)):
+        yield f"the learning rate {words}?", functools.partial(
+            ran, case, after=lambda step, before, now, state, factor=factor: longer(factor(step))(step, before, now, state))
+    for words, names in buckets(case):
+        yield f"{words} one step late: weights of the step before, not gathered in time?", functools.partial(behind, case, names)
     yield from fitted(case, wrong)
     yield "the result of the step before: weights not updated, or not gathered after the step?", \
         functools.partial(ran, case, after=lambda step, before, now, state: before if step == case.steps - 1 else now)
@@ -80,8 +90,15 @@ def of_one(case, placed, mesh, wrong):
                             functools.partial(ran, case, after=with_state(step, name, lambda t, shift=shift, axis=axis: np.roll(t, shift, axis)))
 
 
-def clipped(grads, most, times=1.0):
-    norm = times * sum((g * g).sum() for g in grads.values()) ** 0.5
+def of_one_axis(case):
+    """Biases and norms, together."""
+    flat = tuple(name for name, value in case.params.items() if getattr(value, "ndim", 0) < 2)
+    if len(flat) > 1:
+        yield "parameters of one axis, as biases", flat
+
+
+def clipped(grads, most, times=1.0, of=None):
+    norm = times * sum((grads[name] * grads[name]).sum() for name in (grads if of is None else of)) ** 0.5
     share = most / (norm + 1e-6)
     return {name: g * share for name, g in grads.items()} if share < 1 else grads
 
@@ -125,6 +142,17 @@ def counted_twice(case):
         return now
     ran(case, after=look)
     return ran(case, after=counting(1), state=seen)
+
+
+def behind(case, names):
+    """A training whose forward passes, and results, have some weights of the step before."""
+    late = {}
+
+    def after(step, before, now, state):
+        found = {name: late.get(name, before[name]) if name in names else value for name, value in now.items()}
+        late.update({name: now[name] for name in names})
+        return found
+    return ran(case, after=after)
 
 
 def of_settings(case):

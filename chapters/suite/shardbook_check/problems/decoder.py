@@ -7,7 +7,7 @@ import numpy as np
 
 from .bounded import Undecided, part
 from .files import rounded
-from .layers import transposed, turns
+from .layers import sigmoid, transposed, turns
 
 
 def shapes_of(m):
@@ -52,7 +52,7 @@ class Network:
     def __init__(self, problem, layers, params, batch):
         self.m, self.mistake, self.layers = problem, problem.mistake, layers
         self.w, self.gradients = {name: layers.lifted(w) for name, w in params.items()}, {}
-        self.labels = batch["labels"].astype(int)
+        self.labels = shifted(batch["labels"].astype(int), problem.mistake)
         self.sequences, self.length = self.labels.shape
 
     def parts(self, size):
@@ -130,7 +130,10 @@ class Network:
         self.put(name, self.layers.norm_backward_of_weights(self.counted(dy)[:, rows], (kept[0][:, rows], None)))
         w = self.w[name][:, None]
         w = np.ones_like(w) if self.is_skipped(f"d {role}") or self.is_skipped(f"both {role}") else w
-        return self.passing(f"d before {role}", self.layers.norm_backward_of_rows(dy, w, kept))
+        dx = self.layers.norm_backward_of_rows(dy, w, kept)
+        if self.mistake.point == "formula" and self.mistake.fault in (role, "norm"):
+            dx = dy * w * kept[1]
+        return self.passing(f"d before {role}", dx)
 
     def heads_of(self, t):
         """(T, heads · d) as (B, heads, S, d)."""
@@ -154,6 +157,11 @@ class Decoder(Network):
     # ---- Where a wrong version differs -------------------------------------------------------------------
     def positions(self):
         """The positions of a sequence's tokens."""
+        if self.mistake.forgets.startswith("rotary of "):
+            parts = self.parts(self.length)
+            of = {"next": lambda k: (k + 1) % len(parts), "before": lambda k: k - 1, "reversed": lambda k: -1 - k}
+            first = of[self.mistake.forgets.split()[-1]]
+            return np.concatenate([parts[first(k)][0] + np.arange(end - begin) for k, (begin, end) in enumerate(parts)])
         if self.mistake.forgets == "positions":
             return np.concatenate([np.arange(end - begin) for begin, end in self.parts(self.length)])
         return np.arange(self.length)
@@ -303,7 +311,8 @@ class Decoder(Network):
         d = self.passing("d output", d)
         self.put(block + "output", a.product(transposed(self.counted(self.rows_of(out))), d))
         dout = self.passing("d attention", self.heads_of(a.product(d, transposed(self.w[block + "output"]))))
-        dq, dk, dv, ds = a.attend_backward(dout, out, p, q, k, v)
+        is_sum_lost = self.mistake.point == "formula" and self.mistake.fault == "scores"
+        dq, dk, dv, ds = a.attend_backward(dout, 0 * out if is_sum_lost else out, p, q, k, v)
         if self.mistake.forgets == "queries elsewhere":
             here = self.same_device()
             dk, dv = (a.product(transposed(t * here), other) for t, other in ((a.scaled(ds), q), (p, dout)))
@@ -353,6 +362,11 @@ class Decoder(Network):
         dy = self.passing("d down", dy)
         self.put(prefix + "down", a.product(transposed(self.counted(h, rows)), dy))
         dg, du = a.gated_backward(self.passing("d hidden", a.product(dy, transposed(self.w[prefix + "down"]))), g, u)
+        if self.mistake.point == "formula" and self.mistake.fault in ("exchanged", "silu", "sigmoid"):
+            dh = a.product(dy, transposed(self.w[prefix + "down"]))
+            s = sigmoid(g)
+            dg, du = {"exchanged": (du, dg), "silu": (a.rounded(dh * u * s), du), "sigmoid": (a.rounded(dh * u * s * (1 - s)), du)}[
+                self.mistake.fault]
         dg, du = self.passing("d gate", dg), self.passing("d up", du)
         dg, du = (du, dg) if self.mistake.forgets == "gate or up" else (dg, du)
         dg, du = self.fused(dg, du, back=True)
@@ -532,6 +546,16 @@ def solved(problem, layers, params, batch):
     return {**found, **network.backward(dz)}
 
 
+def shifted(labels, mistake):
+    """Labels as a wrong version has them: of the token before, or behind."""
+    if not mistake.forgets.startswith("labels of the token"):
+        return labels
+    by = 1 if mistake.forgets.endswith("before") else -1
+    found = np.roll(labels, by, axis=1)
+    found[:, 0 if by > 0 else -1] = -100
+    return found
+
+
 def losses_of_slices(network, z, picks, weights):
     """Losses, as the device sees them, and the gradient of softmaxes of each slice alone, or of sums whose maxima differ."""
     forgets, parts = network.mistake.forgets, network.parts(z.shape[-1])
@@ -549,7 +573,7 @@ def losses_of_slices(network, z, picks, weights):
 
 def weights_of(problem, batch):
     """The weight of each token's loss, (T)."""
-    labels, mistake = batch["labels"], problem.mistake
+    labels, mistake = shifted(batch["labels"], problem.mistake), problem.mistake
     if mistake.forgets.startswith("labels at ends"):
         ends = [end - 1 for begin, end in (part(labels.shape[1], mistake.devices, d) for d in range(mistake.devices))
                 if end > begin]

@@ -213,6 +213,8 @@ def through_experts(problem, params, batch, gates, chosen):
     for expert in range(problem.experts):
         mine = np.nonzero(((chosen == expert) & kept).any(axis=1))[0]
         gate = 1 if problem.mistake.forgets == "gates" else gates[mine, expert][:, None]
+        if problem.mistake.forgets in ("gates before", "gates behind") and len(mine):
+            gate = gate[np.roll(np.arange(len(mine)), 1 if problem.mistake.forgets == "gates before" else -1)]
         out, back = (power_of(gate, count) for count in POWERS.get(problem.mistake.forgets, (1, 1)))
         names = [f"expert_{expert}/layer_{layer}/weights" for layer in range(problem.layers)]
         weights = [params[name.replace(f"expert_{expert}/", f"expert_{answering(problem, expert, layer)}/")]
@@ -220,8 +222,13 @@ def through_experts(problem, params, batch, gates, chosen):
         trace = forward(weights, x[mine], problem.mistake)
         y = trace.inputs[-1]
         d, of_weights = backward(problem, weights, trace, d_out[mine] * back)
+        if problem.mistake.forgets == "sums over tokens":
+            of_weights = [g * (1 / max(len(mine), 1)) for g in of_weights]
         found.update(zip(names, of_weights))
         of_gate = row_sums(d_out[mine] * y)[:, None]
+        if problem.mistake.forgets in ("dx elsewhere", "answers elsewhere"):
+            is_here = devices_of(problem.batch_size, problem)[mine] == devices_of(problem.experts, problem)[expert]
+            d, y = (d.masked(is_here[:, None]), y) if problem.mistake.forgets[0] == "d" else (d, y.masked(is_here[:, None]))
         for wholes, some in ((outputs, y * out), (input_grads, d), (by_gate, of_gate)):
             wholes.append(some.spread(mine, problem.batch_size))
     d_gates = Bounded(*(np.hstack([getattr(d, part) for d in by_gate]) for part in ("value", "error")),
@@ -232,6 +239,12 @@ def through_experts(problem, params, batch, gates, chosen):
 # How often gates are multiplied, by answers and by their gradients.
 POWERS = {"gates forward": (0, 1), "gates backward": (1, 0), "gates once": (2, 1), "gates once, in both passes": (2, 2),
           "gates once, in the backward pass": (1, 2)}
+
+
+def devices_of(size, problem):
+    """The device of each of so many rows, or experts."""
+    n = problem.mistake.devices
+    return np.repeat(np.arange(n), [end - begin for begin, end in (part(size, n, d) for d in range(n))])
 
 
 def power_of(gate, count):
