@@ -10,7 +10,8 @@
 
 namespace shard::decoders {
 
-/// \name Options of variants that divide blocks. They are there before any registration asks for them
+/// \name Options of variants that divide blocks. Each is made when it is first asked for: registrations run before main,
+/// and those of another file may come first
 /// @{
 inline const Option<Index>& micro_batches() {
   static const Option<Index> number = micro_batches_option("Pieces of the batch that follow one another");

@@ -34,7 +34,8 @@ Variant decoder_on_mesh(const std::string& name, const std::string& summary) {
   return v;
 }
 
-/// \name Options. They are there before the chapter's registration asks for them
+/// \name Options. Each is made when it is first asked for: the registration in chapter.cpp runs before main, maybe before
+/// this file's constants are made
 /// @{
 const Option<Index>& pieces_of_sequences() {
   static const Option<Index> number =

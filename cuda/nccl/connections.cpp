@@ -135,9 +135,10 @@ cudaStream_t Link::stream() {
   return communicator_.stream;
 }
 
-/// The device with the lower id calls this when it has sent the first message's position, and the other one
-/// when it has received it. So only lower devices wait here, for higher ones, which makes no cycle. A message
-/// in each direction connects both, so that no host waits later.
+/// In a small job all call this at the start, in rounds of pairs. In a larger one, the device with the lower id calls
+/// it when it has sent the first message's position, and the other one when it has received it. So only lower devices
+/// wait here, for higher ones, which makes no cycle. A message in each direction connects both, so that no host waits
+/// later.
 const NcclCommunicator& Link::connected(const Group& group, int peer) {
   if (communicator_.comm != nullptr) return communicator_;
   ncclUniqueId id;
