@@ -28,27 +28,28 @@ EnginePointer tensor_decoder(Communicator& group, const DecoderModel& m) {
   return std::make_unique<TensorDecoder<Replicated, X>>(group, m);
 }
 
+EnginePointer made_tensor(Communicator& group, const Workload& w, const Options& o) {
+  const DecoderModel& m = as_decoder(w).model();
+  return o[sequence_parallel] == "yes" ? tensor_decoder<Sharded<0>>(group, m)
+                                       : tensor_decoder<Replicated>(group, m);
+}
+void require_mixture(int, const Workload& w, const Options&) {
+  if (!as_decoder(w).model().is_mixture())
+    throw Error(Code::usage, "--experts: expected 1 or more with the variant experts, given 0");
+}
+
 /// All variants, in the order of --help.
 std::vector<Variant> variants() {
   std::vector<Variant> all = {
       {.name = "tensor",
        .summary = "heads, hidden units and the vocabulary divided; four all-reduces a block",
-       .make =
-           [](Communicator& group, const Workload& w, const Options& o) {
-             const DecoderModel& m = as_decoder(w).model();
-             return o[sequence_parallel] == "yes" ? tensor_decoder<Sharded<0>>(group, m)
-                                                  : tensor_decoder<Replicated>(group, m);
-           },
+       .make = made_tensor,
        .options = {sequence_parallel},
        .tested_with = {Options(), Options().with(sequence_parallel, "yes")}},
       {.name = "experts",
        .summary = "sequences divided, and a mixture's experts, to which tokens are sent",
        .make = made<ExpertsDecoder>,
-       .require =
-           [](int, const Workload& w, const Options&) {
-             if (!as_decoder(w).model().is_mixture())
-               throw Error(Code::usage, "--experts: expected 1 or more with the variant experts, given 0");
-           },
+       .require = require_mixture,
        .workload = &decoder(usual_experts)},
       {.name = "fsdp",
        .summary = "sequences divided, and every parameter: a block's are gathered a block ahead",
