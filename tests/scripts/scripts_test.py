@@ -191,6 +191,14 @@ class Building(Scripts):
         self.refused(64, "expected a name that a test has, given -R nothing", "tests/run", "-R", "nothing", CI="")
         self.assertRegex((self.scratch / "bin/ninja.calls").read_text(), r"\A\S.* build.ninja\n\Z")
 
+    def test_all_leaves_out_what_takes_longest_only_for_ci(self):
+        self.make_cache("SHARDBOOK_TESTS:BOOL=ON\nSHARDBOOK_MPI:BOOL=ON\nSHARDBOOK_WERROR:BOOL=ON\n")
+        for tool in ("cmake", "ninja", "ctest"):
+            self.play(tool, 'echo "$@" >>"$0.calls"')
+        for ci, without in (("", "-LE ^repeated$"), ("1", "-LE ^(repeated|not_in_ci)$")):
+            self.run_script("tests/run", "--all", CI=ci)
+            self.assertTrue((self.scratch / "bin/ctest.calls").read_text().endswith(f"{without}\n"))
+
     def test_first_error_in_full(self):
         self.play("ninja", """echo '[1/4] Building A'
             printf 'FAILED: b.o\\nc++ long\\nb.cpp:1: error: first\\n  more\\n[2/4] Building C\\n'
