@@ -133,6 +133,12 @@ class Package(unittest.TestCase):
             self.assertEqual(ended.returncode, 65, ended.stdout)
             self.assertIn(words, ended.stderr)
 
+    def test_even_problems(self):
+        from shardbook_check.launch import pytest_plugin
+        listed = pytest_plugin.listed()
+        of_8 = {problem.name for problem in listed if "16x8" in problem.name or "even" in problem.name}
+        self.assertEqual({problem.name for problem in listed if pytest_plugin.is_even(problem)}, of_8)
+
     @unittest.skipUnless(foreign, "FOREIGN_PYTHON: no Python with pytest and PyTorch")
     def test_the_plugin(self):
         env = {**os.environ, "PYTHONPATH": str(suite)}

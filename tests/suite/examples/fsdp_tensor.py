@@ -60,3 +60,4 @@ def reference(params, batch):
 case = sb.case(reference, make_model().state_dict(), batch, optimizer=make_optimizer, steps=3)
 print(sb.check(model, case, mesh, optimizer=optimizer))
 # ----
+distributed.destroy_process_group()

@@ -46,3 +46,4 @@ def reference(params, batch):
 case = sb.case(reference, make_model().state_dict(), batch)
 print(sb.check(model, case))
 # ----
+distributed.destroy_process_group()
