@@ -51,6 +51,7 @@ def device_program(device, strategy, problem, folder, out, n):
         w = module.weight if is_training else module.weight.grad
         result[f"layer_{layer}/weights"] = (w.to_local() if strategy == "fsdp" else w).detach().T
     sb.write(out / f"device_{device}.safetensors", result)
+    distributed.destroy_process_group()
 
 
 if __name__ == "__main__":

@@ -49,6 +49,7 @@ def device_program(device, problem, folder, out, n):
         result |= {"output": y.detach()} if device == n - 1 else {}
         result |= {"input_grad": x.grad} if device == 0 else {}
     sb.write(out / f"device_{device}.safetensors", result)
+    distributed.destroy_process_group()
 
 
 if __name__ == "__main__":

@@ -44,6 +44,7 @@ def device_program(device, problem, folder, out, n):
         w = module.weight if is_training else module.weight.grad
         result[f"layer_{layer}/weights"] = w.to_local().detach().T
     sb.write(out / f"device_{device}.safetensors", result)
+    distributed.destroy_process_group()
 
 
 if __name__ == "__main__":
