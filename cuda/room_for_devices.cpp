@@ -12,8 +12,8 @@ bool tensors_have_elements() {
   return true;
 }
 
-std::optional<std::vector<std::string>> results_of_alike(int, AlikeDevices,
-                                                         const std::function<std::string(Communicator&)>&) {
+std::optional<std::vector<std::string>> results_of_job(int, AlikeDevices,
+                                                       const std::function<std::string(Communicator&)>&) {
   return std::nullopt;
 }
 

@@ -28,8 +28,7 @@ const RegisteredChapter chapter({
                  },
              .costs = [](const Setting& s,
                          const Options& o) { return accumulated_costs(s, o[micro_batches]); },
-             .options = {micro_batches},
-             .tested_with = {Options().with(micro_batches, 1), Options().with(micro_batches, 3)}},
+             .options = {micro_batches}},
             {.name = "bucketed",
              .summary = "gradients in buckets, reduced while earlier layers are differentiated",
              .make =
@@ -37,9 +36,7 @@ const RegisteredChapter chapter({
                    return std::make_unique<BucketedDataParallel>(group, o[bucket_bytes]);
                  },
              .costs = [](const Setting& s, const Options& o) { return bucketed_costs(s, o[bucket_bytes]); },
-             .options = {bucket_bytes},
-             // buckets of one gradient, of some, and of all
-             .tested_with = {Options().with(bucket_bytes, 1), Options().with(bucket_bytes, 300), Options()}},
+             .options = {bucket_bytes}},
             {.name = "scatter-gather",
              .summary = "the original: device 0 sends the model and collects everything",
              .make = [](Communicator& group, const Workload&,

@@ -45,9 +45,6 @@ Variant variant(const std::string& name, const std::string& summary, WorkOf work
     cut_into_stages(MlpSetting(setting).model, devices * a_device(o), o[stages]);
   };
   v.options = {micro_batches, stages};
-  v.benchmarked_with = Options().with(micro_batches, 1);
-  v.tested_with = {};
-  for (Index m : {1, 2, 5}) v.tested_with.push_back(Options().with(micro_batches, m));
   return v;
 }
 
@@ -64,8 +61,6 @@ Variant interleaved_variant() {
   Variant v = variant("interleaved", "1F1B with several stages a device", interleaved,
                       [](const Options& o) { return static_cast<int>(o[virtual_stages]); });
   v.options.push_back(virtual_stages);
-  v.tested_with = {Options().with(micro_batches, 2),
-                   Options().with(micro_batches, 5).with(virtual_stages, 3)};
   return v;
 }
 

@@ -44,8 +44,7 @@ std::vector<Variant> variants() {
       {.name = "tensor",
        .summary = "heads, hidden units and the vocabulary divided; four all-reduces a block",
        .make = made_tensor,
-       .options = {sequence_parallel},
-       .tested_with = {Options(), Options().with(sequence_parallel, "yes")}},
+       .options = {sequence_parallel}},
       {.name = "experts",
        .summary = "sequences divided, and a mixture's experts, to which tokens are sent",
        .make = made<ExpertsDecoder>,
@@ -62,7 +61,6 @@ std::vector<Variant> variants() {
                                                     o[micro_batches()]);
            },
        .options = {split(), micro_batches()},
-       .tested_with = tested_splits(),
        .require = [](int devices, const Workload& w,
                      const Options& o) { split_blocks(as_decoder(w).model(), devices, o[split()]); }},
       {.name = "single",

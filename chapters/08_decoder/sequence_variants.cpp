@@ -26,8 +26,7 @@ std::vector<Variant> sequence_variants() {
                [](Communicator& group, const Workload& w, const Options& o) {
                  return std::make_unique<ContextDecoder>(group, as_decoder(w).model(), cut_of(o));
                },
-           .options = {balance()},
-           .tested_with = {Options(), Options().with(balance(), "zigzag")}},
+           .options = {balance()}},
           {.name = "ulysses",
            .summary = "sequences are divided; an all-to-all divides heads for attention",
            .make = [](Communicator& group, const Workload& w, const Options&) {

@@ -33,7 +33,6 @@ std::vector<Variant> t5_variants() {
              return std::make_unique<T5Layers>(group, as_t5(w).model(), o[split()], o[micro_batches()]);
            },
        .options = {split(), micro_batches()},
-       .tested_with = tested_splits(),
        .require = [](int devices, const Workload& w,
                      const Options& o) { T5Split(as_t5(w).model(), devices, o[split()]); },
        .workload = &t5()},

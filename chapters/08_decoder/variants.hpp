@@ -26,11 +26,6 @@ inline const Option<std::string>& split() {
   }();
   return how;
 }
-/// What such variants are tested with.
-inline std::vector<Options> tested_splits() {
-  return {Options().with(micro_batches(), 1), Options().with(split(), "bytes").with(micro_batches(), 5),
-          Options().with(micro_batches(), 2)};
-}
 /// @}
 
 /// Decoders whose sequences are divided, with all heads on a device or with all tokens of some.

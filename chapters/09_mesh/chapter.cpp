@@ -64,29 +64,16 @@ void require_stages(const MeshShape& mesh, const Workload& network, const Option
                 network.num_layers() / 2);
 }
 
-/// Tested on every factorisation, with axes in three orders, each with another schedule.
 Variant data_pipeline_tensor() {
-  const Axes axes(PipelineAxes::names());
-  Variant v = axes.variant(
-      "data-pipeline-tensor", "the batch over data, blocks of layers over pipeline, each matrix over tensor",
-      [](Communicator& group, const MeshShape& shape, const Workload&, const Options& o) {
-        return std::make_unique<DataPipelineTensor>(group, shape, plan(o));
-      },
-      require_stages);
+  Variant v = Axes(PipelineAxes::names())
+                  .variant(
+                      "data-pipeline-tensor",
+                      "the batch over data, blocks of layers over pipeline, each matrix over tensor",
+                      [](Communicator& group, const MeshShape& shape, const Workload&, const Options& o) {
+                        return std::make_unique<DataPipelineTensor>(group, shape, plan(o));
+                      },
+                      require_stages);
   v.options.insert(v.options.end(), {schedule, micro_batches, virtual_stages});
-  v.tested_on = [axes](int devices) {
-    std::vector<Options> all;
-    auto add = [&](const std::vector<std::string>& order, const std::string& name, Index m) {
-      for (Options& o : axes.every(devices, order, Options().with(schedule, name).with(micro_batches, m)))
-        all.push_back(std::move(o));
-    };
-    add({"tensor", "data", "pipeline"}, "gpipe", 2);
-    add({"pipeline", "tensor", "data"}, "interleaved", 3);
-    add({"data", "pipeline", "tensor"}, "1f1b", 3);
-    all.push_back(Options());
-    return all;
-  };
-  v.benchmarked_with = Options().with(micro_batches, 1);
   v.is_deeper = true;
   return v;
 }
@@ -123,18 +110,10 @@ void require_square(const MeshShape& mesh, const Workload&, const Options&) {
 }
 std::vector<Variant> variants_of_blocks() {
   const Axes axes(BlockAxes::names());
-  Variant on_squares = axes.variant("cannon", "each matrix in blocks, which go around on a square mesh",
-                                    made<Blocks<Cannon>>, require_square);
-  on_squares.tested_on = [axes, every = on_squares.tested_on](int devices) {
-    std::vector<Options> squares;
-    for (const Options& o : every(devices))
-      if (const MeshShape on = axes.shape(devices, o); on.size("rows") == on.size("columns"))
-        squares.push_back(o);
-    return squares;
-  };
   return {axes.variant("summa", "each matrix in blocks: panels go along rows and columns of devices",
                        made<Blocks<Summa>>),
-          on_squares,
+          axes.variant("cannon", "each matrix in blocks, which go around on a square mesh",
+                       made<Blocks<Cannon>>, require_square),
           axes.variant("gather-both", "each matrix in blocks: a product gathers rows and columns first",
                        made<Blocks<GatherBoth>>)};
 }

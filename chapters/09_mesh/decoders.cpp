@@ -65,24 +65,11 @@ void require_stages_of_blocks(const MeshShape& mesh, const Workload& w, const Op
     throw Error(Code::usage, "pipeline: expected at least as many blocks as stages, {}, given {}", axis->size,
                 as_decoder(w).model().num_blocks);
 }
-/// Tested on every factorisation once, with pieces of different sizes, and both cuts of sequences. With
-/// contiguous ones, keys also go to devices that do not see them, where no fault is noticed: faults are
-/// planted on few devices.
 Variant decoder_over(const std::string& name, const std::string& summary,
                      const std::vector<std::string>& names, bool is_mixture) {
-  const Axes axes(names);
-  const bool has_context = std::ranges::find(names, context::name) != names.end();
-  Variant v = axes.variant(name, summary, make_five, require_stages_of_blocks);
+  Variant v = Axes(names).variant(name, summary, make_five, require_stages_of_blocks);
   v.options.push_back(pieces_of_sequences());
-  if (has_context) v.options.push_back(balance());
-  v.tested_on = [axes, has_context](int devices) {
-    std::vector<Options> all = axes.every(devices);
-    for (std::size_t i = 0; i < all.size(); ++i) {
-      all[i] = all[i].with(pieces_of_sequences(), static_cast<Index>(i) % 3 + 1);
-      if (has_context && (i % 2 == 1 || devices < 4)) all[i] = all[i].with(balance(), "zigzag");
-    }
-    return all;
-  };
+  if (std::ranges::find(names, context::name) != names.end()) v.options.push_back(balance());
   v.workload = &decoder(is_mixture ? usual_experts : 0);
   return v;
 }

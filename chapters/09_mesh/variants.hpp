@@ -2,12 +2,14 @@
 
 /// What this chapter's variants share, and those that are registered with chapter.cpp's and compiled apart from them.
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "axes.hpp"
 #include "engine/layouts/mesh.hpp"
 #include "engine/program/registry.hpp"
 
@@ -31,15 +33,7 @@ class Axes {
 
   /// The mesh that the options ask for. \throws Error usage
   MeshShape shape(int devices, const Options& o) const { return mesh_shape(o[option_], names_, devices); }
-  /// Every factorisation of the number of devices with the axes in this order, and with these other options.
-  std::vector<Options> every(int devices, const std::vector<std::string>& order,
-                             const Options& o = {}) const {
-    std::vector<Options> all;
-    for (const std::string& text : mesh_texts(order, devices)) all.push_back(Options(o).with(option_, text));
-    return all;
-  }
-  std::vector<Options> every(int devices) const { return every(devices, names_); }
-  /// A variant. It is tested on every factorisation, and once with the axes in reverse order.
+  /// A variant on such meshes.
   Variant variant(const std::string& name, const std::string& summary, const Make& make,
                   const Require& require = take_all) const {
     Variant v{.name = name, .summary = summary};
@@ -47,13 +41,9 @@ class Axes {
       return make(group, shape(group.num_devices(), o), w, o);
     };
     v.options = {option_};
-    v.tested_on = [*this](int devices) {
-      std::vector<Options> all = every(devices);
-      std::string reversed;
-      for (const std::string& axis : names_) reversed = axis + (reversed.empty() ? "" : ",") + reversed;
-      if (devices > 1) all.push_back(Options().with(option_, reversed));
-      return all;
-    };
+    v.mesh = [*this](int devices, const Options& o) { return shape(devices, o); };
+    for (const char* copies : {data::name, replica::name})
+      if (std::ranges::find(names_, copies) != names_.end()) v.repeats_along = copies;
     v.require = [*this, require](int devices, const Workload& w, const Options& o) {
       require(shape(devices, o), w, o);
     };

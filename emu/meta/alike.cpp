@@ -1,11 +1,10 @@
-/// Alike devices: the first and the last run, and stand for those between them.
+#include "emu/meta/alike.hpp"
 
 #include "emu/local/job.hpp"
-#include "engine/device/books/memory.hpp"
 
 namespace shard {
 
-std::optional<std::vector<std::string>> results_of_alike(
+std::optional<std::vector<std::string>> meta::results_of_alike(
     int devices, AlikeDevices alike, const std::function<std::string(Communicator& world)>& body) {
   auto step = [&](int device) { return device / alike.stride % alike.count; };
   auto first = [&](int device) { return device - step(device) * alike.stride; };
@@ -32,6 +31,17 @@ std::optional<std::vector<std::string>> results_of_alike(
     are_alike &= mine == of_first;
   }
   if (!are_alike) return std::nullopt;
+  return results;
+}
+
+std::optional<std::vector<std::string>> results_of_job(
+    int devices, AlikeDevices alike, const std::function<std::string(Communicator& world)>& body) {
+  if (alike.count > 2)
+    if (auto results = meta::results_of_alike(devices, alike, body)) return results;
+  std::vector<std::string> results(static_cast<std::size_t>(devices));
+  local::run_job(devices, [&](Communicator& world) {
+    results[static_cast<std::size_t>(world.device_id())] = body(world);
+  });
   return results;
 }
 

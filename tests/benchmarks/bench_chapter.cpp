@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <ranges>
+#include <string>
+#include <vector>
 
 #include "engine/program/registry.hpp"
 #include "tests/benchmarks/backend.hpp"
@@ -27,9 +29,17 @@ struct Case {
   }
 };
 
+/// Whether a variant works in pieces by default. Here a device works on all its rows at once, as its floor does.
+bool is_pipeline(const std::string& variant) {
+  static const std::vector<std::string> names = {"1f1b",        "gpipe",       "naive",
+                                                 "zero-bubble", "interleaved", "data-pipeline-tensor"};
+  return std::ranges::any_of(names, [&](const std::string& name) { return variant.ends_with(name); });
+}
+
 /// The options of the benchmark. \throws Error usage for a mesh with a variant that has none
 shard::Options options_of(const Case& c) {
-  shard::Options options = c.variant.benchmarked_with;
+  shard::Options options;
+  if (is_pipeline(c.variant.name)) options.set("--micro-batches", "1");
   if (c.mesh.empty()) return options;
   if (!c.variant.has_option("--mesh"))
     throw Error(Code::usage, "--mesh: expected with a variant that has it, given " + c.mesh);

@@ -1,5 +1,7 @@
 // Devices that stand for others that do the same, on tensors without elements.
 
+#include "emu/meta/alike.hpp"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -8,7 +10,6 @@
 #include <vector>
 
 #include "engine/device/books/ledger.hpp"
-#include "engine/device/books/memory.hpp"
 #include "engine/device/device.hpp"
 
 namespace shard {
@@ -97,7 +98,7 @@ const Row rows[] = {
 };
 
 bool is_right(const Row& row) {
-  const Results given = results_of_alike(row.devices, row.alike, row.body).value_or(not_alike);
+  const Results given = meta::results_of_alike(row.devices, row.alike, row.body).value_or(not_alike);
   if (given != row.results) fmt::print("{}: expected {}, given {}\n", row.name, row.results, given);
   return given == row.results;
 }

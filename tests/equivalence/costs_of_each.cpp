@@ -3,15 +3,20 @@
 
 #include <fmt/format.h>
 
+#include <cstdlib>
+#include <string>
+
+#include "engine/device/books/memory.hpp"
 #include "engine/program/commands/costs_of_step.hpp"
 #include "tests/equivalence/networks.hpp"
+#include "tests/equivalence/tested_options.hpp"
 
 namespace shard {
 namespace {
 
 /// \throws Error internal if a device of a mesh has sent more, or less, than along all axes
-void print_costs(const std::string& chapter, const Run& run) {
-  const std::vector<CostsOfStep> all = costs_of_step(run);
+void print_costs(const std::string& chapter, const Run& run, int devices) {
+  const std::vector<CostsOfStep> all = costs_of_step(run, devices);
   for (std::size_t device = 0; device < all.size(); ++device) {
     const CostsOfStep& c = all[device];
     const std::string options = run.options.describe();
@@ -31,13 +36,13 @@ void print_costs(const std::string& chapter, const Run& run) {
   }
 }
 
-void print_all(Communicator& group) {
+void print_all(Communicator& group, int devices) {
   for (const Chapter& chapter : chapters())
     for (const Variant& variant : chapter.variants)
-      for (const Options& options : variant.test_options(group.num_devices())) {
-        auto accepts = [&](const Workload& w) { return variant.accepts(group.num_devices(), w, options); };
+      for (const Options& options : testing::tested_options(variant, devices)) {
+        auto accepts = [&](const Workload& w) { return variant.accepts(devices, w, options); };
         for (const testing::TestCase& c : testing::cases_of(*variant.workload, accepts)) {
-          print_costs(chapter.folder, {group, variant, *c.workload, options, {.batch = c.batch}});
+          print_costs(chapter.folder, {group, variant, *c.workload, options, {.batch = c.batch}}, devices);
         }
       }
 }
@@ -46,6 +51,10 @@ void print_all(Communicator& group) {
 }  // namespace shard
 
 int main(int argc, char** argv) {
-  return shard::run_on_devices(argc, argv,
-                               [](shard::Communicator& world) { return shard::print_all(world), 0; });
+  // Without elements, one device makes the job of all.
+  const std::string asked = shard::tensors_have_elements() ? "" : std::getenv("SHARDBOOK_DEVICES");
+  if (!asked.empty()) setenv("SHARDBOOK_DEVICES", "1", 1);
+  return shard::run_on_devices(argc, argv, [&](shard::Communicator& world) {
+    return shard::print_all(world, asked.empty() ? world.num_devices() : std::stoi(asked)), 0;
+  });
 }

@@ -13,6 +13,7 @@
 #include "engine/program/step/rows_of_step.hpp"
 #include "engine/weights/checkpoint.hpp"
 #include "tests/equivalence/networks.hpp"
+#include "tests/equivalence/tested_options.hpp"
 #include "tests/harness/catch.hpp"
 #include "tests/harness/devices.hpp"
 
@@ -162,7 +163,7 @@ inline TestCase exact_one_of(const std::vector<TestCase>& networks, std::size_t 
 inline std::vector<Case> cases(const Variant& variant) {
   std::multimap<Index, Case> by_size;
   std::size_t turn = 0;
-  std::vector<Options> of_variant = variant.test_options(group().num_devices());
+  std::vector<Options> of_variant = tested_options(variant, group().num_devices());
   if (on_processes() && !of_variant.empty()) of_variant = {of_variant.back()};
   const bool is_few = of_variant.size() <= 3 || group().num_devices() <= (with_all() ? 4 : 3);
   const bool is_each_with_each = is_few && !on_processes() && group().num_devices() <= most_devices;
@@ -200,13 +201,13 @@ inline std::vector<std::reference_wrapper<const Variant>> variants_under_test() 
 /// Those that run on this number of devices. (Some need a square number, for example.)
 inline std::vector<std::reference_wrapper<const Variant>> variants_here() {
   auto all = variants_under_test();
-  std::erase_if(all, [](const Variant& v) { return v.test_options(group().num_devices()).empty(); });
+  std::erase_if(all, [](const Variant& v) { return tested_options(v, group().num_devices()).empty(); });
   return all;
 }
 
 /// The workload's case in which rows do not depend on one another, with the last options.
 inline Case streamed_case(const Variant& variant) {
-  const Options options = variant.test_options(group().num_devices()).back();
+  const Options options = tested_options(variant, group().num_devices()).back();
   const TestCase c = streamed_case_of(*variant.workload, accepted_by(variant, options));
   return {variant, options, c.workload, c.batch};
 }

@@ -63,7 +63,7 @@ TEST_CASE("a variant that cannot cut an odd number of layers says so in one line
     auto refusal_of = [&](Index layers) {
       const auto network = variant.workload->sized(layers, 4, 4);
       const Refusal refused = refusal([&] {
-        if (variant.require) variant.require(devices, *network, variant.test_options(devices).back());
+        if (variant.require) variant.require(devices, *network, tested_options(variant, devices).back());
       });
       CHECK((refused.code == 0 || refused.code == static_cast<int>(Code::usage)));
       return refused.message;
@@ -152,7 +152,9 @@ TEST_CASE("closed forms: bytes, messages, operations and peak bytes are what the
       engine->want_input_grad(input_grad);
       const Tensor all_grads = to_device(problem.output_grad);
       const Gradients gradients = booked_step(*engine, problem, all_grads);
-      INFO("left: what this device sent, computed or held; right: what the closed form, .costs in chapter.cpp, says");
+      INFO(
+          "left: what this device sent, computed or held; right: what the closed form, .costs in "
+          "chapter.cpp, says");
       const Costs costs = c.variant.costs(
           c.setting(input_grad, problem.workload->step_data(problem, group().num_devices())), c.options);
       for (std::size_t i = 0; i < num_collectives; ++i) {
@@ -186,7 +188,9 @@ TEST_CASE(
       CHECK(ledger().live(Purpose::buffers) == 0);
       if (!c.variant.costs) continue;
       // Adam changes a router, too, so the choices are the engine's.
-      INFO("left: what this device sent, computed or held; right: what the closed form, .costs in chapter.cpp, says");
+      INFO(
+          "left: what this device sent, computed or held; right: what the closed form, .costs in "
+          "chapter.cpp, says");
       const Costs costs = c.variant.costs(c.setting(false, problem.workload->step_data(*engine)), c.options);
       for (std::size_t i = 0; i < num_collectives; ++i) {
         auto collective = static_cast<Collective>(i);

@@ -111,8 +111,8 @@ void plant_in(const Variant& variant, const Options& options) {
 TEST_CASE("every call left out and every message corrupted is noticed", "[faults]") {
   if (group().num_devices() == 1) return;  // nothing is sent
   for (const Variant& variant : variants_under_test()) {
-    std::vector<Options> all = variant.test_options(group().num_devices());
-    const bool is_one_enough = !variant.tested_on || (group().num_devices() > 2 && !with_all());
+    std::vector<Options> all = tested_options(variant, group().num_devices());
+    const bool is_one_enough = !variant.mesh || (group().num_devices() > 2 && !with_all());
     if (is_one_enough && !all.empty())
       all = {all.back()};  // empty if the variant does not run on this number of devices
     for (const Options& options : all) plant_in(variant, options);

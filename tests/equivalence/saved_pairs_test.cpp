@@ -6,6 +6,7 @@
 
 #include "engine/workloads/random.hpp"
 #include "tests/equivalence/saved.hpp"
+#include "tests/equivalence/tested_options.hpp"
 #include "tests/harness/catch.hpp"
 
 namespace shard::testing {
@@ -58,7 +59,7 @@ Strategy random_strategy(Choice& choice, const std::string& kind) {
     const Variant& variant = choice.of(chapter.variants);
     if (variant.workload->name() != kind) continue;
     const int devices = choice.of(std::vector<int>{1, 2, 3, 4});
-    const std::vector<Options> options = variant.test_options(devices);
+    const std::vector<Options> options = tested_options(variant, devices);
     if (!options.empty()) return {&chapter, &variant, devices, choice.of(options)};
   }
 }

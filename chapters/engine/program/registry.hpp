@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/engines/sharded_engine.hpp"
+#include "engine/layouts/mesh.hpp"
 #include "engine/workloads/workload.hpp"
 
 namespace shard {
@@ -26,15 +27,13 @@ struct Variant {
   std::function<Costs(const Setting&, const Options&)> costs = {};
   /// The options that this variant declares. The command line refuses others.
   std::vector<OptionText> options = {};
-  /// Option values that tests use, for example pieces of different sizes or buckets of one gradient.
-  std::vector<Options> tested_with = {Options()};
-  /// The same, for options that depend on the number of devices, such as the sizes of a mesh.
-  std::function<std::vector<Options>(int devices)> tested_on = {};
-  /// Option values that ./tests/bench uses.
-  Options benchmarked_with = {};
   /// Refuses a network or options that this variant cannot run. \throws Error usage
   std::function<void(int devices, const Workload&, const Options&)> require = {};
   const WorkloadKind* workload = nullptr;  ///< null: the chapter's
+  /// The mesh that the options ask for. Null: the engine has none. \throws Error usage
+  std::function<MeshShape(int devices, const Options&)> mesh = {};
+  /// The mesh's axis along which devices do the same on other rows, so that `costs` need not run them all.
+  std::string repeats_along = {};
   /// Whether the default network of the chapter's other variants may be too small for this one.
   bool is_deeper = false;
   /// Whether it divides nothing: the results of all other engines of this network must equal its results.
@@ -45,10 +44,6 @@ struct Variant {
   bool has_option(const std::string& option) const { return declared(option).has_value(); }
   /// The option of this name, if this variant or its workload declares it.
   std::optional<OptionText> declared(const std::string& option) const;
-  /// What tests use on this number of devices: `tested_on`, or else `tested_with`.
-  std::vector<Options> test_options(int devices) const {
-    return tested_on ? tested_on(devices) : tested_with;
-  }
 };
 
 /// A name of the field for a variant: {"ddp", "all-reduce"}.

@@ -120,7 +120,7 @@ function count() {
   find("end").hidden = true;
   find("state").textContent = "counting …";
   input("stop").disabled = false;
-  run(number("devices"), [...words(), "--config", "/data/config.json", "--json"], heard,
+  run(1, [...words(), "--devices", input("devices").value, "--config", "/data/config.json", "--json"], heard,
     { "config.json": input("config").value });
 }
 

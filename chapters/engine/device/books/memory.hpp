@@ -45,13 +45,12 @@ void for_each_alike(Index n, const std::function<void(Index)>& body);
 
 /// Devices that do the same: `count` of them, whose ids differ by multiples of `stride`, as along an axis of a mesh.
 struct AlikeDevices {
-  int count, stride;
+  int count = 1, stride = 1;
 };
-/// Runs a job of this number of devices in which only the first and the last of alike devices run, on tensors without
-/// elements. They see a world of all devices, and stand for those between them. Returns the results of the body, by
-/// device. Nothing if tensors have elements, and if devices are found not to be alike: results differ, a call treats
-/// them in different ways, or a body ends in an error.
-std::optional<std::vector<std::string>> results_of_alike(
+/// Runs a job of this number of devices, which this device waits for, and returns what the body returns on each. Of alike
+/// devices the first and the last stand for those between; if they are found not to be alike, all run. Nothing where
+/// tensors have elements: such a job has its devices from the beginning. \throws what a body throws
+std::optional<std::vector<std::string>> results_of_job(
     int devices, AlikeDevices alike, const std::function<std::string(Communicator& world)>& body);
 
 }  // namespace shard

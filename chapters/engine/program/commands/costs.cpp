@@ -26,10 +26,12 @@ struct Row {
   Index rest() const { return costs.peak - costs.parameters - costs.gradients - costs.state; }
 };
 
-std::vector<Row> rows_of(const Run& run, bool is_recorded) {
+std::vector<Row> rows_of(const Run& run, int devices) {
+  std::optional<MeshShape> mesh;
+  if (run.variant.mesh) mesh = run.variant.mesh(devices, run.options);
   std::vector<Row> rows;
-  for (const CostsOfStep& costs : costs_of_step(run, is_recorded))
-    rows.push_back({fmt::format("device {}", rows.size()), costs, mesh_of(run)});
+  for (const CostsOfStep& costs : costs_of_step(run, devices))
+    rows.push_back({fmt::format("device {}", rows.size()), costs, mesh});
   return rows;
 }
 
@@ -222,11 +224,16 @@ void CostsCommand::add_options(const CommandLine& line) {
   add_rows(line, batch, "Rows of the global batch");
   DeclaredOptions(line, options).add_sizes();
   add_optimizer_name(line, optimizer);
+  devices = line.group.num_devices();
+  add(line.app, "--devices", "N", devices, "Devices of the job that one device makes, without memory",
+      positive());
   add_record(line, *this);
 }
 
 void CostsCommand::complete(const CommandLine& line) {
   take_usual(line, *this, "--batch", &TrainingDefaults::batch, batch);
+  constexpr int most = 65536;  // fibres of one process
+  if (devices > most) throw Error(Code::usage, "--devices: expected at most {}, given {}", most, devices);
   Command::complete(line);
 }
 
@@ -234,19 +241,19 @@ void CostsCommand::complete(const CommandLine& line) {
 int CostsCommand::run(Communicator& group, const Chapter& chapter) const {
   const Variant& first = reader_of(chapter, *this);
   const Options all_options =
-      config.empty() ? with_default_network(group.num_devices(), chapter, first, options) : options;
+      config.empty() ? with_default_network(devices, chapter, first, options) : options;
   const std::shared_ptr<Workload> network = network_of(*first.workload, all_options, config);
   const Training step{.batch = batch, .optimizer = optimizer};
   const bool is_one = !variant.empty();
   const AllRows all = all_rows(chapter, first, *network, is_one, [&](const Variant& v) {
     const SaysWhichRuns says(group, v.name);
-    return rows_of({group, v, *network, all_options, step}, !record.empty());
+    return rows_of({group, v, *network, all_options, step}, devices);
   });
   if (group.device_id() != 0) return 0;
   if (json)
     fmt::print("{}", json_of(all));
   else
-    fmt::print("{}{}", title(chapter, *network, step, group.num_devices()), table_of(all, is_one));
+    fmt::print("{}{}", title(chapter, *network, step, devices), table_of(all, is_one));
   if (!json && network->has_journal())
     fmt::print("Costs depend on the experts that tokens choose. Here they choose them in turn.\n");
   return 0;

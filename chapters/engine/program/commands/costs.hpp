@@ -13,6 +13,7 @@ struct CostsCommand : Command {
 
   std::string config;
   bool json = false;
+  int devices = 1;
   Index batch = 0;
   std::string optimizer = "adam";
 };

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <sstream>
 
 #include "engine/device/books/memory.hpp"
 #include "engine/device/books/observer.hpp"
@@ -72,47 +71,38 @@ CostsOfStep my_costs(const Run& run, Index rows_of_first) {
           .along = engine->sent_along()};
 }
 
-/// The devices that probably have the same costs: those along the axis data, or replica, of a mesh. Without a mesh,
-/// all devices.
-AlikeDevices perhaps_alike(const Run& run) {
-  const int devices = run.group.num_devices();
-  const std::optional<MeshShape> mesh = mesh_of(run);
-  if (!mesh) return {devices, 1};
+/// The devices that probably have the same costs. Without a mesh: all of them.
+AlikeDevices perhaps_alike(const Run& run, int devices) {
+  if (!run.variant.mesh) return {devices, 1};
   int stride = devices;
-  for (const MeshAxis& axis : mesh->axes()) {
+  const MeshShape mesh = run.variant.mesh(devices, run.options);
+  for (const MeshAxis& axis : mesh.axes()) {
     stride /= axis.size;
-    if (axis.name == "data" || axis.name == "replica") return {axis.size, stride};
+    if (axis.name == run.variant.repeats_along) return {axis.size, stride};
   }
-  return {1, 1};
+  return {};
 }
 
 }  // namespace
 
-std::optional<MeshShape> mesh_of(const Run& run) {
-  const std::optional<OptionText> option = run.variant.declared("--mesh");
-  if (!option) return {};
-  const Options& given = run.options;
-  std::vector<std::string> names;
-  std::istringstream known(option->initial);
-  for (std::string name; std::getline(known, name, ',');) names.push_back(name);
-  return mesh_shape(given.has(option->name) ? given.given(option->name) : option->initial, names,
-                    run.group.num_devices());
+std::vector<CostsOfStep> costs_of_step(const Run& run) {
+  if (run.variant.require) run.variant.require(run.group.num_devices(), run.network, run.options);
+  return gather(run.group, "costs", my_costs(run, 1));
 }
 
-std::vector<CostsOfStep> costs_of_step(const Run& run, bool is_recorded) {
-  if (run.variant.require) run.variant.require(run.group.num_devices(), run.network, run.options);
-  const AlikeDevices alike = perhaps_alike(run);
+std::vector<CostsOfStep> costs_of_step(const Run& run, int devices) {
+  if (run.group.num_devices() == devices) return costs_of_step(run);
+  if (run.variant.require) run.variant.require(devices, run.network, run.options);
+  const AlikeDevices alike = perhaps_alike(run, devices);
   // A row for each of the alike devices, so that they do the same in the first step, too.
-  auto costs_if_alike = [&](Communicator& world) {
+  const auto results = results_of_job(devices, alike, [&](Communicator& world) {
     return to_bytes(my_costs({world, run.variant, run.network, run.options, run.training}, alike.count));
-  };
-  std::optional<std::vector<std::string>> of_alike;
-  if (run.group.device_id() == 0 && alike.count > 2 && !is_recorded)
-    of_alike = results_of_alike(run.group.num_devices(), alike, costs_if_alike);
-  if (run.group.exchange("costs", of_alike ? 1 : 0)[0] == 0)
-    return gather(run.group, "costs", my_costs(run, 1));
+  });
+  if (!results)
+    throw Error(Code::usage, "--devices: expected {}, the devices that run, given {}",
+                run.group.num_devices(), devices);
   std::vector<CostsOfStep> all;
-  if (of_alike) std::ranges::transform(*of_alike, std::back_inserter(all), from_bytes<CostsOfStep>);
+  std::ranges::transform(*results, std::back_inserter(all), from_bytes<CostsOfStep>);
   return all;
 }
 

@@ -1,12 +1,10 @@
 #pragma once
 
 #include <map>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "engine/device/books/ledger.hpp"
-#include "engine/layouts/mesh.hpp"
 #include "engine/program/step/step.hpp"
 
 namespace shard {
@@ -26,12 +24,11 @@ struct CostsOfStep {
   bool operator==(const CostsOfStep&) const = default;
 };
 
-/// The mesh of a variant that has one: what `--mesh` says, or its default on these devices. \throws Error usage
-std::optional<MeshShape> mesh_of(const Run& run);
-
-/// Runs a step on each device. Returns the costs of all devices, in order, on device 0. Tokens choose experts
-/// in turn. Tensors need no elements. Where a record wants it, each device runs, also one that does the same as others.
+/// Runs a step on each device. Returns the costs of all devices, in order, on device 0. Tokens choose experts in turn.
 /// \throws Error usage when the variant cannot train this network on them
-std::vector<CostsOfStep> costs_of_step(const Run& run, bool is_recorded = false);
+std::vector<CostsOfStep> costs_of_step(const Run& run);
+/// The same on this number of devices. If the run has one device, that one makes a job of them, of devices whose tensors
+/// have no elements. \throws Error usage also where the run has other devices, and where tensors have elements
+std::vector<CostsOfStep> costs_of_step(const Run& run, int devices);
 
 }  // namespace shard
