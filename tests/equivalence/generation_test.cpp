@@ -55,7 +55,7 @@ Prompt prompt_of(const Case& c, std::uint64_t seed) {
   const bool has_source = c.network->kind().reads_sources();  // an input begins with its length
   const std::ptrdiff_t ids = has_source ? static_cast<std::ptrdiff_t>(input[0]) : std::ssize(input) / 2;
   const auto first = input.begin() + (has_source ? 1 : 0);
-  return c.network->prompt_of({first, first + std::min(prompt_length, ids)});
+  return c.network->tokens().prompt_of({first, first + std::min(prompt_length, ids)});
 }
 
 /// Two prompts, and the tokens after each, by the unsharded network.

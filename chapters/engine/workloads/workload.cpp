@@ -61,24 +61,25 @@ std::unique_ptr<GivenBatch> Workload::given_batch(std::unique_ptr<Checkpoint> fi
   return input_and_output_grad(std::move(file), *this, hint);
 }
 
-namespace {
-
-[[noreturn]] void refuse_tokens(const Workload& network) {
-  throw Error(Code::usage, "expected a language model, given a {}", network.kind().name());
+const TokenNetwork& Workload::tokens() const {
+  const auto* mine = dynamic_cast<const TokenNetwork*>(this);
+  if (mine == nullptr) throw Error(Code::usage, "expected a language model, given a {}", kind().name());
+  return *mine;
 }
 
-}  // namespace
-
-std::string Workload::why_no_sequence(const std::vector<Index>&, Index) const {
-  refuse_tokens(*this);
+const RoutedNetwork* Workload::routed() const {
+  const auto* mine = dynamic_cast<const RoutedNetwork*>(this);
+  return mine != nullptr && mine->is_mixture() ? mine : nullptr;
 }
 
-std::vector<Index> Workload::tokens_of(const std::string&) const {
-  refuse_tokens(*this);
+std::shared_ptr<const StepData> Workload::step_data(const ShardedEngine& engine) const {
+  const RoutedNetwork* mine = routed();
+  return mine == nullptr ? nullptr : mine->choices(engine);
 }
 
-std::string Workload::text_of(const std::vector<Index>&) const {
-  refuse_tokens(*this);
+std::shared_ptr<const StepData> Workload::step_data(const ExactProblem& problem, int devices) const {
+  const RoutedNetwork* mine = routed();
+  return mine == nullptr ? nullptr : mine->choices(problem, devices);
 }
 
 ForeignNetwork WorkloadKind::network_of(const ForeignModel&) const {
@@ -88,7 +89,8 @@ ForeignNetwork WorkloadKind::network_of(const ForeignModel&) const {
 std::shared_ptr<Workload> WorkloadKind::described_by(const ForeignModel& model, const Options&) const {
   throw Error(Code::usage,
               "--config: expected with a chapter that trains networks of other libraries, 08 or 09 (for data "
-              "parallelism 09, with --variant decoder-data-tensor --mesh data=N,tensor=1), given {} and the network {}",
+              "parallelism 09, with --variant decoder-data-tensor --mesh data=N,tensor=1), given {} and the "
+              "network {}",
               model.source, name());
 }
 

@@ -5,20 +5,17 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "engine/basics/options.hpp"
-#include "engine/basics/ranges.hpp"
-#include "engine/layers/tokens/tokens.hpp"
-#include "engine/proof/costs.hpp"
-#include "engine/proof/diagnosis.hpp"
-#include "engine/weights/checkpoint.hpp"
 #include "engine/weights/foreign_model.hpp"
 #include "engine/workloads/given_batch.hpp"
 #include "engine/workloads/initial_values.hpp"
+#include "engine/workloads/network/exact_network.hpp"
+#include "engine/workloads/network/routed_network.hpp"
+#include "engine/workloads/network/token_network.hpp"
 #include "engine/workloads/routed_counts.hpp"
 
 namespace shard {
@@ -26,19 +23,6 @@ namespace shard {
 class ShardedEngine;
 class Workload;
 class WorkloadKind;
-
-/// Output ("output"), dL/dx ("input_grad") and each parameter's gradient, by name.
-using Solution = std::map<std::string, HostTensor>;
-
-/// A problem whose every sum is exact in float32, so that any cut and any order of summation must give the
-/// same bits.
-struct ExactProblem {
-  std::shared_ptr<const Workload> workload;  ///< the network for which it is exact
-  HostTensor input;
-  HostTensor output_grad;  ///< in the shape of the output
-  std::map<std::string, HostTensor> weights;
-  std::vector<Range> counted = {};  ///< the rows that count, by of_rows; empty: all
-};
 
 /// A network of another library as one of our networks, with the stored names of its parameters.
 struct ForeignNetwork {
@@ -58,47 +42,26 @@ class TrainingBatch {
   virtual double loss(Communicator& group) const = 0;
 };
 
-/// One network: its parameters, its data, and exact problems. A plain network, as workloads/mlp is one, defines
-/// the functions that are pure, and `unsharded` or a variant that is a reference. Of the others, those of tokens
-/// are for language models; `mistakes` and `solve_with` explain wrong results; `has_journal`, `note`,
-/// `step_data`, `must_stay` and `gradient_unit` are for networks that choose or round.
-class Workload {
- public:
-  virtual ~Workload() = default;
+/// Examples of what a network makes of its data.
+struct Examples {
+  std::string title;  ///< what they show, for the line above them
+  std::string drawing;
+};
 
+/// One network with its data. A plain network, as workloads/mlp is one, defines the functions that are pure, and
+/// `unsharded` or a variant that is a reference. A language model is also a TokenNetwork, and a mixture of experts a
+/// RoutedNetwork.
+class Workload : public ExactNetwork {
+ public:
   virtual const WorkloadKind& kind() const = 0;
   virtual Index num_layers() const = 0;
   /// "2 layers 64 -> 128".
   virtual std::string describe() const = 0;
-  /// "batch 64", and how long its rows are where the network does not say it: "batch 8 of length 16".
-  virtual std::string describe_batch(Index batch) const { return "batch " + std::to_string(batch); }
   virtual std::vector<Parameter> parameters() const = 0;
   /// The number of elements of all parameters. It may exceed 64 bits.
   virtual double parameter_elements() const = 0;
-  /// The least elements that a forward pass of `batch` rows keeps for its backward pass, on all devices.
-  virtual double kept_elements(Index batch) const { return num_elements(input_shape(batch)); }
   virtual Shape input_shape(Index batch) const = 0;
   virtual Shape output_shape(Index batch) const = 0;
-  /// A question for an error message: would an input of this width fit if the parameters were stored in
-  /// another way? Empty otherwise.
-  virtual std::string input_hint(Index /*width*/) const { return ""; }
-
-  /// A batch from a file, for `gradients`. By default it has `input` and `output_grad`. `hint`: see
-  /// input_hint. \throws Error file when it does not fit
-  virtual std::unique_ptr<GivenBatch> given_batch(std::unique_ptr<Checkpoint> file,
-                                                  const InputHint& hint) const;
-
-  /// \name Tokens, for language models only
-  /// @{
-  /// Why these tokens, followed by `more` others, are no sequence of the network: "expected tokens from 0 to
-  /// 9, given 12". Empty if they are one.
-  virtual std::string why_no_sequence(const std::vector<Index>& tokens, Index more) const;
-  /// The prompt that the tokens of a user make.
-  virtual Prompt prompt_of(const std::vector<Index>& tokens) const { return {tokens, std::nullopt}; }
-  /// Converts a text to tokens, and tokens to a text. \throws Error usage when the network has no such text
-  virtual std::vector<Index> tokens_of(const std::string& text) const;
-  virtual std::string text_of(const std::vector<Index>& tokens) const;
-  /// @}
 
   /// \name Training
   /// @{
@@ -107,10 +70,23 @@ class Workload {
   virtual void open_data() = 0;
   /// The batch of a step, counted from 1. A row's content depends on seed, step and row alone.
   virtual std::unique_ptr<TrainingBatch> batch(Index rows, std::uint64_t seed, Index step) const = 0;
-  /// A drawing of the network's output for some examples. A collective; the value is device 0's.
-  virtual std::string examples(ShardedEngine& engine, std::uint64_t seed) const = 0;
-  /// What the examples show, for the line above them.
-  virtual std::string examples_title() const = 0;
+  /// What an engine makes of some examples. A collective; the value is device 0's.
+  virtual Examples examples(ShardedEngine& engine, std::uint64_t seed) const = 0;
+  /// @}
+
+  /// \name What suits most networks
+  /// @{
+  /// "batch 64", and how long its rows are where the network does not say it: "batch 8 of length 16".
+  virtual std::string describe_batch(Index batch) const { return "batch " + std::to_string(batch); }
+  /// The least elements that a forward pass of `batch` rows keeps for its backward pass, on all devices.
+  virtual double kept_elements(Index batch) const { return num_elements(input_shape(batch)); }
+  /// A question for an error message: would an input of this width fit if the parameters were stored in
+  /// another way? Empty otherwise.
+  virtual std::string input_hint(Index /*width*/) const { return ""; }
+  /// A batch from a file, for `gradients`. By default it has `input` and `output_grad`. `hint`: see
+  /// input_hint. \throws Error file when it does not fit
+  virtual std::unique_ptr<GivenBatch> given_batch(std::unique_ptr<Checkpoint> file,
+                                                  const InputHint& hint) const;
   /// Says which loss a network has that has learned nothing but what is usual in the data: one that is good is below.
   /// Nothing where nobody knows.
   virtual std::string yardstick() const { return ""; }
@@ -118,37 +94,19 @@ class Workload {
   /// that of a registered variant (Variant::is_reference), or null if there is none. It sends nothing, so one
   /// device may make and run it alone.
   virtual std::unique_ptr<ShardedEngine> unsharded(Communicator& group) const;
-  /// Whether its engines choose experts; and notes the choices of an engine's last step.
-  /// @{
-  virtual bool has_journal() const { return false; }
-  virtual void note(const ShardedEngine& /*engine*/, Journal& /*journal*/) const {}
-  /// @}
-  /// @}
-
-  /// \name Proof
-  /// @{
-  /// Uses the training data if they are open and fit the network.
-  virtual ExactProblem exact_problem(Index batch, std::uint64_t seed) const = 0;
-  /// The results that every engine must return: those of the unsharded engine, or of the definitions, without
-  /// an engine. \throws Error internal when a product is not exact in float32, or there is no unsharded engine
-  virtual Solution solve(const ExactProblem& problem, Communicator& group) const;
-  /// The mistakes for which solve_with computes results.
-  virtual std::vector<Cause> mistakes() const { return {}; }
-  virtual Solution solve_with(Cause /*mistake*/, const ExactProblem& problem, Communicator& group) const {
-    return solve(problem, group);
-  }
-  /// Whether exact problems are exact only while this parameter does not change.
-  virtual bool must_stay(const std::string& /*parameter*/) const { return false; }
-  /// Weights' gradients in exact problems are multiples of this number.
-  virtual float gradient_unit() const { return 1; }
   /// A random input for tests: by default, uniform in ±1.
   virtual HostTensor random_input(Index batch, std::uint64_t seed) const;
-  /// The choices of the engine's last step, if closed forms depend on them; otherwise null.
-  virtual std::shared_ptr<const StepData> step_data(const ShardedEngine&) const { return nullptr; }
-  /// The choices of a problem whose rows are divided over `devices` devices, from the definitions.
-  virtual std::shared_ptr<const StepData> step_data(const ExactProblem&, int /*devices*/) const {
-    return nullptr;
-  }
+  /// The results of the unsharded engine.
+  Solution solve(const ExactProblem& problem, Communicator& group) const override;
+  /// @}
+
+  /// This network, if it is a language model. \throws Error usage
+  const TokenNetwork& tokens() const;
+  /// This network, if its tokens choose experts, or null; and what they have chosen, or null.
+  /// @{
+  const RoutedNetwork* routed() const;
+  std::shared_ptr<const StepData> step_data(const ShardedEngine& engine) const;
+  std::shared_ptr<const StepData> step_data(const ExactProblem& problem, int devices) const;
   /// @}
 };
 

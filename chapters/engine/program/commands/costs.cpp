@@ -254,7 +254,7 @@ int CostsCommand::run(Communicator& group, const Chapter& chapter) const {
     fmt::print("{}", json_of(all));
   else
     fmt::print("{}{}", title(chapter, *network, step, devices), table_of(all, is_one));
-  if (!json && network->has_journal())
+  if (!json && network->routed() != nullptr)
     fmt::print("Costs depend on the experts that tokens choose. Here they choose them in turn.\n");
   return 0;
 }

@@ -142,7 +142,7 @@ class TokenInput : public InputStream {
                       fmt::format("'{}'", printable(line, 60)));
     const std::vector<Index> source = tokens_in(line.substr(0, bar), source_length_);
     const std::vector<Index> labels = tokens_in(line.substr(bar + 1), length_);
-    const std::vector<Index> start = network_.prompt_of(source).tokens;
+    const std::vector<Index> start = network_.tokens().prompt_of(source).tokens;
     rows.push_back(static_cast<float>(source_length_));
     rows.insert(rows.end(), source.begin(), source.end());
     rows.insert(rows.end(), start.begin(), start.end());
@@ -160,7 +160,7 @@ class TokenInput : public InputStream {
     if (given != length)
       lines_.complain(Code::file, fmt::format("{} token{}", length, length == 1 ? "" : "s"),
                       fmt::to_string(given));
-    if (const std::string why = network_.why_no_sequence(*tokens, 0); !why.empty())
+    if (const std::string why = network_.tokens().why_no_sequence(*tokens, 0); !why.empty())
       lines_.complain(Code::file, why);
     return *tokens;
   }

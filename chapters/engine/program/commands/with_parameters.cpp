@@ -34,7 +34,7 @@ std::vector<Index> prompt_of(const Workload& network, const GenerateCommand& com
   if (command.ids.empty() == command.text.empty())
     throw Error(Code::usage, "generate: expected --ids or --text, given {}",
                 command.ids.empty() ? "neither" : "both");
-  if (command.ids.empty()) return network.tokens_of(command.text);
+  if (command.ids.empty()) return network.tokens().tokens_of(command.text);
   const auto numbers = numbers_in(command.ids, [](Index) { return true; });
   if (!numbers)
     throw Error(Code::usage, "--ids: expected tokens separated by commas, given '{}'",
@@ -175,18 +175,18 @@ int GenerateCommand::run_with(Communicator& group, const Variant& chosen) const 
                 chosen.name);
   Opened read = opened(group, chosen, options, params);
   const std::vector<Index> prompt = prompt_of(*read.network, *this);
-  if (const std::string why = read.network->why_no_sequence(prompt, tokens); !why.empty())
+  if (const std::string why = read.network->tokens().why_no_sequence(prompt, tokens); !why.empty())
     throw Error(Code::usage, "generate: " + why);
   read.load(group, chosen);
   begin_section(*read.engine, "tokens");
   const std::vector<Index> generated =
-      generate_greedily(dynamic_cast<LanguageModel&>(*read.engine), read.network->prompt_of(prompt), tokens,
-                        read.params.foreign ? end_tokens(params.path) : std::vector<Index>());
+      generate_greedily(dynamic_cast<LanguageModel&>(*read.engine), read.network->tokens().prompt_of(prompt),
+                        tokens, read.params.foreign ? end_tokens(params.path) : std::vector<Index>());
   if (group.device_id() != 0) return 0;
   if (text.empty())
     fmt::print("{}\n", fmt::join(generated, ","));
   else
-    fmt::print("{}{}\n", text, read.network->text_of(generated));
+    fmt::print("{}{}\n", text, read.network->tokens().text_of(generated));
   return 0;
 }
 

@@ -82,7 +82,7 @@ LossCurve train_alone(const Run& alone, std::size_t steps, Perturbation* change)
     if (change) change->apply(*engine, step);
     const auto batch = alone.network.batch(alone.training.batch, alone.training.seed, step);
     training_step(alone, *engine, *optimizer, *batch);
-    alone.network.note(*engine, journal);
+    if (const RoutedNetwork* routed = alone.network.routed()) routed->note(*engine, journal);
     curve.losses.push_back(batch->loss(alone.group));
   }
   curve.decisions = journal.decisions();

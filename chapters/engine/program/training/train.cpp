@@ -73,7 +73,7 @@ Trained run_steps(const Run& run, const TrainCommand& command, ShardedEngine& en
     trained.milliseconds.push_back(training_step(run, engine, optimizer, *batch));
     trained.figures.add(run, engine, optimizer, step);
     note_section(fmt::format("after step {}", step), false);
-    run.network.note(engine, trained.journal);
+    if (const RoutedNetwork* routed = run.network.routed()) routed->note(engine, trained.journal);
     const double value = batch->loss(run.group);
     trained.losses.push_back(value);
     if (std::isfinite(value)) save_if_due(run, command, engine, optimizer, step);
@@ -88,7 +88,7 @@ Trained run_steps(const Run& run, const TrainCommand& command, ShardedEngine& en
 
 /// Prints the workload's journal, and how the operations are distributed over the devices.
 void print_journal(const Run& run, const Trained& trained) {
-  if (!run.network.has_journal()) return;
+  if (run.network.routed() == nullptr) return;
   Communicator& group = run.group;
   const std::vector<Index> flops = group.exchange("flops", trained.figures.all_flops());
   if (!speaks(group)) return;
@@ -166,9 +166,9 @@ void compare_curve(Report& report, const Run& run) {
   if (!speaks(run.group) && wrong_step > 0) report.curve = CurveComparison{.wrong_step = wrong_step};
 }
 
-/// Trains, and writes the results into the report. Returns the text of `examples` after training.
-std::string fill_report(Report& report, const Run& run, const TrainCommand& command, ShardedEngine& engine,
-                        Optimizer& optimizer) {
+/// Trains, and writes the results into the report. Returns `examples` after training.
+Examples fill_report(Report& report, const Run& run, const TrainCommand& command, ShardedEngine& engine,
+                     Optimizer& optimizer) {
   Trained trained = run_steps(run, command, engine, optimizer);
   trained.figures.gather_into(report, run);
   for (const std::string& line : trained.figures.misses(run)) {
@@ -230,13 +230,13 @@ int TrainCommand::run(Communicator& group, const Chapter& chapter) const {
   result.max_ulp = exact_difference(run);
   if (speaks(group)) fmt::print("{}\n", for_reader("  exact mode: " + describe_exact(result.max_ulp)));
 
-  const std::string before = network->examples(*engine, training.seed);
-  const std::string after = fill_report(result, run, *this, *engine, *optimizer);
+  const Examples before = network->examples(*engine, training.seed);
+  const Examples after = fill_report(result, run, *this, *engine, *optimizer);
   const std::string last_step = engine->describe_step();
   compare_curve(result, {group, chosen, *network, options, of_reference});
   if (speaks(group)) {
-    fmt::print("\n{}\n{}\n  after training\n{}\n",
-               for_reader("  before training: " + network->examples_title()), before, after);
+    fmt::print("\n{}\n{}\n  after training\n{}\n", for_reader("  before training: " + before.title),
+               before.drawing, after.drawing);
     if (!last_step.empty()) fmt::print("{}\n", for_reader(last_step));
     print_end(result, *this);
   }

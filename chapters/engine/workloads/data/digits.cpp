@@ -143,7 +143,7 @@ std::unique_ptr<TrainingBatch> DenoisingWorkload::batch(Index rows, std::uint64_
   return std::make_unique<DenoisingBatch>(*digits_, seed, step, rows);
 }
 
-std::string DenoisingWorkload::examples(ShardedEngine& engine, std::uint64_t seed) const {
+Examples DenoisingWorkload::examples(ShardedEngine& engine, std::uint64_t seed) const {
   constexpr Index count = 3;  // also where a terminal has room for fewer: all devices compute the same
   InferenceMode no_tape;
   DenoisingBatch shown(*digits_, seed, 0);  // training steps begin at 1
@@ -151,7 +151,7 @@ std::string DenoisingWorkload::examples(ShardedEngine& engine, std::uint64_t see
   std::vector<PairOfImages> pairs;
   for (Index i = 0; i < count; ++i)
     pairs.emplace_back(shown.noisy({i, i + 1}).to_host(), slice(mended, 0, i, i + 1).to_host());
-  return draw_digits(pairs, output_columns());
+  return {"noisy digits, and what the network makes of them", draw_digits(pairs, output_columns())};
 }
 
 /// The mean, over all pixels, of their variance.

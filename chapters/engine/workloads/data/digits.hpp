@@ -70,8 +70,7 @@ class DenoisingWorkload : public Workload {
   /// \throws Error usage when the width of the output is no image's
   void open_data() override;
   std::unique_ptr<TrainingBatch> batch(Index rows, std::uint64_t seed, Index step) const override;
-  std::string examples(ShardedEngine& engine, std::uint64_t seed) const override;
-  std::string examples_title() const override { return "noisy digits, and what the network makes of them"; }
+  Examples examples(ShardedEngine& engine, std::uint64_t seed) const override;
   std::string yardstick() const override;
 
  protected:

@@ -62,7 +62,7 @@ std::unique_ptr<TrainingBatch> Decoder::batch(Index rows, std::uint64_t seed, In
   return std::make_unique<TextBatch>(pieces_of, std::max<Index>(labels, 1));
 }
 
-std::string Decoder::examples(ShardedEngine& engine, std::uint64_t seed) const {
+Examples Decoder::examples(ShardedEngine& engine, std::uint64_t seed) const {
   const Index begin = CounterRandom(seed, "example").integer(0, 0, static_cast<int>(text_->size() - length_));
   std::vector<Index> prompt;
   for (Index i = 0; i < std::min<Index>(length_, 24); ++i) prompt.push_back(text_->token(begin + i));
@@ -74,12 +74,12 @@ std::string Decoder::examples(ShardedEngine& engine, std::uint64_t seed) const {
     if (i == prompt.size()) line += '|';
     line += shown(tokens[i]);
   }
-  return "    " + line + "\n";
+  return {"a text, and how the network goes on with it", "    " + line + "\n"};
 }
 
-std::shared_ptr<const StepData> Decoder::step_data(const ShardedEngine& engine) const {
+std::shared_ptr<const StepData> Decoder::choices(const ShardedEngine& engine) const {
   const auto* model = dynamic_cast<const LanguageModel*>(&engine);
-  if (!model_.is_mixture() || model == nullptr) return nullptr;
+  if (model == nullptr) return nullptr;
   return std::make_shared<ChosenExperts>(gathered_choices(*model, model_, length_));
 }
 
@@ -109,7 +109,7 @@ ChosenExperts gathered_choices(const LanguageModel& engine, const DecoderModel& 
 }
 
 void Decoder::note(const ShardedEngine& engine, Journal& journal) const {
-  const auto data = std::dynamic_pointer_cast<const ChosenExperts>(step_data(engine));
+  const auto data = std::dynamic_pointer_cast<const ChosenExperts>(choices(engine));
   const std::vector<Index> chosen = data ? data->counts() : std::vector<Index>();
   if (chosen.empty()) return;
   const auto experts = static_cast<std::size_t>(model_.experts);

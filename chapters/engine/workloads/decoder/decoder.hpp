@@ -9,7 +9,7 @@ namespace shard {
 
 /// A decoder (model.hpp) that learns to predict the next character of a text. Its input is (B, 2 S):
 /// each row has the S ids of a sequence, then its S labels. Its output is each token's loss, (B · S, 1).
-class Decoder : public TextNetwork<DecoderModel> {
+class Decoder : public TextNetwork<DecoderModel>, public RoutedNetwork {
  public:
   /// Sequences have `length` tokens. In training, each may end with its first sentence (characters.hpp).
   Decoder(const DecoderModel& model, Index length, const std::string& data = Characters::default_path(),
@@ -29,14 +29,13 @@ class Decoder : public TextNetwork<DecoderModel> {
 
   void open_data() override;
   std::unique_ptr<TrainingBatch> batch(Index rows, std::uint64_t seed, Index step) const override;
-  std::string examples(ShardedEngine& engine, std::uint64_t seed) const override;
-  std::string examples_title() const override { return "a text, and how the network goes on with it"; }
-  bool has_journal() const override { return model_.is_mixture(); }
+  Examples examples(ShardedEngine& engine, std::uint64_t seed) const override;
+  bool is_mixture() const override { return model_.is_mixture(); }
   /// Notes nothing of an engine that notes no choices.
   void note(const ShardedEngine& engine, Journal& journal) const override;
 
-  /// For a mixture: ChosenExperts. A collective.
-  std::shared_ptr<const StepData> step_data(const ShardedEngine& engine) const override;
+  /// ChosenExperts. A collective.
+  std::shared_ptr<const StepData> choices(const ShardedEngine& engine) const override;
 
  private:
   std::shared_ptr<TextNetwork> of(const DecoderModel& model, Index longest) const override {

@@ -34,7 +34,7 @@ class TextBatch : public TrainingBatch {
 /// A language model that learns the characters of a text: what decoders and encoder-decoders share. Model has
 /// its sizes. The output is the loss of each token, (B · S, 1).
 template <class Model>
-class TextNetwork : public Workload {
+class TextNetwork : public Workload, public TokenNetwork {
  public:
   /// Sequences have `length` tokens.
   TextNetwork(const Model& model, Index length, const std::string& data)

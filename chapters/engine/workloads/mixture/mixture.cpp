@@ -141,7 +141,7 @@ void Mixture::note(const ShardedEngine& engine, Journal& journal) const {
   journal.add(counts, std::move(chosen), router.copies());
 }
 
-std::shared_ptr<const StepData> Mixture::step_data(const ShardedEngine& engine) const {
+std::shared_ptr<const StepData> Mixture::choices(const ShardedEngine& engine) const {
   return std::make_shared<RoutedStep>(dynamic_cast<const RoutesTokens&>(engine).routed());
 }
 

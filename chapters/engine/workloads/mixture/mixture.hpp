@@ -7,7 +7,7 @@
 namespace shard {
 
 /// A mixture of experts (model.hpp) with a routing rule. Its engines also implement RoutesTokens.
-class Mixture : public DenoisingWorkload {
+class Mixture : public DenoisingWorkload, public RoutedNetwork {
  public:
   /// \throws Error usage when a token needs more experts than there are
   Mixture(const MixtureModel& model, const RoutingRule& rule,
@@ -25,7 +25,6 @@ class Mixture : public DenoisingWorkload {
   Shape input_shape(Index batch) const override { return {batch, model_.model_dim}; }
   Shape output_shape(Index batch) const override { return {batch, model_.width(model_.num_layers)}; }
   std::string input_hint(Index width) const override;
-  bool has_journal() const override { return true; }
   void note(const ShardedEngine& engine, Journal& journal) const override;
 
   /// Sums have integers times powers of two as addends, and gates are such numbers: logits are multiples of
@@ -41,8 +40,8 @@ class Mixture : public DenoisingWorkload {
   Solution solve_with(Cause mistake, const ExactProblem& problem, Communicator& group) const override;
   /// True for the router: with other weights, gates would not be exact.
   bool must_stay(const std::string& parameter) const override { return parameter == router_name(); }
-  std::shared_ptr<const StepData> step_data(const ShardedEngine& engine) const override;
-  std::shared_ptr<const StepData> step_data(const ExactProblem& problem, int devices) const override;
+  std::shared_ptr<const StepData> choices(const ShardedEngine& engine) const override;
+  std::shared_ptr<const StepData> choices(const ExactProblem& problem, int devices) const override;
 
  private:
   MixtureModel model_;

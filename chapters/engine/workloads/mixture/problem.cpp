@@ -344,7 +344,7 @@ Solution Mixture::solve_with(Cause mistake, const ExactProblem& problem, Communi
   return results;
 }
 
-std::shared_ptr<const StepData> Mixture::step_data(const ExactProblem& problem, int devices) const {
+std::shared_ptr<const StepData> Mixture::choices(const ExactProblem& problem, int devices) const {
   return std::make_shared<RoutedStep>(counted(exact_choices(problem), *this, devices));
 }
 

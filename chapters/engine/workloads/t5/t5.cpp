@@ -48,7 +48,7 @@ std::unique_ptr<TrainingBatch> T5::batch(Index rows, std::uint64_t seed, Index s
   return std::make_unique<TextBatch>(pieces_of, rows * length_);
 }
 
-std::string T5::examples(ShardedEngine& engine, std::uint64_t seed) const {
+Examples T5::examples(ShardedEngine& engine, std::uint64_t seed) const {
   InferenceMode no_tape;
   auto& model = dynamic_cast<LanguageModel&>(engine);
   MatrixPieces pieces;
@@ -68,7 +68,8 @@ std::string T5::examples(ShardedEngine& engine, std::uint64_t seed) const {
     const auto first = logits.values.begin() + i * model_.vocabulary;
     said += shown(std::max_element(first, first + model_.vocabulary) - first);
   }
-  return fmt::format("    {}|{}\n    {}|{}\n", source, target, std::string(source.size(), ' '), said);
+  return {"a source, its target, and what the network says for each character of the target",
+          fmt::format("    {}|{}\n    {}|{}\n", source, target, std::string(source.size(), ' '), said)};
 }
 
 HostTensor T5::random_input(Index batch, std::uint64_t seed) const {

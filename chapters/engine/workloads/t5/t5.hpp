@@ -38,10 +38,7 @@ class T5 : public TextNetwork<T5Model> {
     return {{model_.start_token.value_or(tokens.back())}, tokens};
   }
   std::unique_ptr<TrainingBatch> batch(Index rows, std::uint64_t seed, Index step) const override;
-  std::string examples(ShardedEngine& engine, std::uint64_t seed) const override;
-  std::string examples_title() const override {
-    return "a source, its target, and what the network says for each character of the target";
-  }
+  Examples examples(ShardedEngine& engine, std::uint64_t seed) const override;
 
   HostTensor random_input(Index batch, std::uint64_t seed) const override;
 
