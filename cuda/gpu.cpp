@@ -197,7 +197,7 @@ void wait_for(Event& event) {
   const Clock::time_point since = Clock::now();
   Clock::time_point next = since + patience();
   while (!event.test()) {
-    runtime::stream().advance();
+    runtime::stream().resume_ready();
     check_connections();
     if (Clock::now() > next) {
       report_busy_streams(next - since);

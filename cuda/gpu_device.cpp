@@ -25,7 +25,7 @@ std::unique_ptr<DataPlane> make_data_plane(const Group& group) {
 
 /// Tensors from the host are copied to the GPU now. A copy that began with the call's own work would wait for all
 /// calls that the host has waited for since, and these may wait for this one.
-std::unique_ptr<OnDevice> enter_device(const Call& call) {
+std::unique_ptr<Awaited> enter_device(const Call& call) {
   cuda::data_on(cuda::gpu().computation(), call.tensor);
   if (call.request.into) cuda::data_on(cuda::gpu().computation(), std::as_const(*call.request.into));
   return std::make_unique<cuda::OperationEvents>();

@@ -34,7 +34,7 @@ bool is_idle() {
         streams(), [](const auto& work) { return cudaStreamQuery(work.second) == cudaErrorNotReady; });
     if (!is_busy) return true;
     if (runtime::stream().is_in_body()) return false;
-    runtime::stream().advance();
+    runtime::stream().resume_ready();
     check_connections();
   } while (std::chrono::steady_clock::now() < until);
   return false;

@@ -65,7 +65,7 @@ class Place {
 class Inner : public runtime::Awaited {
  public:
   explicit Inner(Task body) : body_(std::move(body)) {}
-  bool test() override { return body_.advance(); }
+  bool test() override { return body_.run_until_it_waits(); }
   std::optional<Blocked::Dependencies> dependencies() const override {
     return body_.awaited() == nullptr ? Blocked::Dependencies{} : body_.awaited()->dependencies();
   }

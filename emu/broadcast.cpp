@@ -18,12 +18,16 @@ Task broadcast(Call& call) {
     for (int child : tree.children) send_values(call, child, TensorMemory::span(std::as_const(t)));
   };
   call.announce(MayDiffer::all());
-  RootShape shape(call, root, t.shape());
-  if (call.me() == root) send_to_children();
+  call.take_shape(tree, t.shape());
+  if (call.me() == root) {
+    call.pass_on_shape(tree);
+    send_to_children();
+  }
   co_await call.agreement();
-  co_await shape;
   if (call.me() != root) {
-    t = TensorMemory::make(shape.shape());
+    co_await call.messages();
+    call.pass_on_shape(tree);
+    t = TensorMemory::make(call.received_shape());
     receive_values(call, tree.parent, TensorMemory::span(t));
     co_await call.messages();
     send_to_children();

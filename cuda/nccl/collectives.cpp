@@ -9,6 +9,7 @@
 #include "cuda/gpu_slices.hpp"
 #include "cuda/nccl/connections.hpp"
 #include "cuda/success.hpp"
+#include "engine/device/runtime/groups/tree.hpp"
 
 namespace shard::cuda {
 
@@ -129,9 +130,12 @@ Task broadcast(Call& call) {
   call.announce(MayDiffer::all());
   co_await call.agreement();
   if (call.devices() == 1) co_return;
-  RootShape of_root(call, root, call.tensor.shape());
-  co_await of_root;
-  const Shape shape = of_root.shape();
+  const Tree tree(call.me(), call.devices(), root);
+  call.take_shape(tree, call.tensor.shape());
+  co_await call.messages();
+  call.pass_on_shape(tree);
+  co_await call.messages();
+  const Shape shape = call.received_shape();
   const auto [comm, stream] = collectives_of(call.group());
   LaunchIn launch(stream, call);
   if (call.me() != root) call.tensor = make_on(stream, shape);

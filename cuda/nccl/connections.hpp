@@ -125,12 +125,13 @@ class MayWaitForPeer : public runtime::Awaited {
 };
 
 /// The begin and the end of a call's work in the GPU's streams.
-class OperationEvents : public runtime::OnDevice {
+class OperationEvents : public runtime::Awaited {
  public:
   /// The work begins after all computation that has been launched so far.
   OperationEvents() { argument.record(gpu().computation()); }
-  bool is_reached() override { return end.test(); }
-  void join() override { end.make_wait(gpu().computation()); }
+  bool test() override { return end.test(); }
+  std::optional<Blocked::Dependencies> dependencies() const override { return end.dependencies(); }
+  void finish() override { end.make_wait(gpu().computation()); }
 
   Event argument;
   Event end;

@@ -12,6 +12,7 @@
 #include "engine/device/books/memory.hpp"
 #include "engine/device/books/products_by.hpp"
 #include "engine/device/runtime/backend.hpp"
+#include "engine/device/runtime/groups/tree.hpp"
 
 namespace shard::runtime {
 
@@ -76,7 +77,7 @@ void set_up_device() {}
 std::unique_ptr<DataPlane> make_data_plane(const Group&) {
   return nullptr;
 }
-std::unique_ptr<OnDevice> enter_device(const Call&) {
+std::unique_ptr<Awaited> enter_device(const Call&) {
   return nullptr;
 }
 void finish_device() {}
@@ -149,9 +150,12 @@ Task broadcast(Call& call) {
   const int root = call.peer();
   call.announce(MayDiffer::all());
   co_await call.agreement();
-  RootShape shape(call, root, call.tensor.shape());
-  co_await shape;
-  if (call.me() != root) call.tensor = TensorMemory::make(shape.shape());
+  const Tree tree(call.me(), call.devices(), root);
+  call.take_shape(tree, call.tensor.shape());
+  co_await call.messages();
+  call.pass_on_shape(tree);
+  co_await call.messages();
+  if (call.me() != root) call.tensor = TensorMemory::make(call.received_shape());
   book(call, false);
 }
 

@@ -14,7 +14,7 @@ std::unique_ptr<DataPlane> make_data_plane(const Group&) {
   return nullptr;
 }
 
-std::unique_ptr<OnDevice> enter_device(const Call&) {
+std::unique_ptr<Awaited> enter_device(const Call&) {
   return nullptr;
 }
 

@@ -16,7 +16,7 @@ void set_up_device();
 /// Makes a new group's own way to send data, or null for the bodies of collectives.hpp. A collective of the group.
 std::unique_ptr<DataPlane> make_data_plane(const Group& group);
 /// Called when a call starts. Its work must wait for all computation that was launched before.
-std::unique_ptr<OnDevice> enter_device(const Call& call);
+std::unique_ptr<Awaited> enter_device(const Call& call);
 /// Returns when the device has done all launched work.
 void finish_device();
 

@@ -9,7 +9,7 @@
 
 namespace shard::runtime {
 
-bool Task::advance() {
+bool Task::run_until_it_waits() {
   while (!body_.done()) {
     Awaited*& awaited = body_.promise().awaited;
     if (awaited != nullptr && !awaited->test()) return false;
@@ -96,32 +96,17 @@ Shape Call::received_shape() const {
   return shape_from(received_shape_);
 }
 
-RootShape::RootShape(Call& call, int root, const Shape& shape) : group_(call.group()) {
-  Tree tree(call.me(), call.devices(), root);
-  children_ = std::move(tree.children);
-  if (tree.parent < 0) {
-    numbers_ = numbers_of(shape);
-    pass_on();
-  } else {
-    numbers_.resize(most_shape_numbers);
-    group_.post_receive(posts_, Channel::shape, tree.parent, numbers_);
-  }
+void Call::take_shape(const Tree& tree, const Shape& of_root) {
+  received_shape_ = numbers_of(of_root);
+  if (tree.parent < 0) return;
+  received_shape_.resize(most_shape_numbers);
+  group_->post_receive(posts_, Channel::shape, tree.parent, received_shape_);
 }
 
-void RootShape::pass_on() {
-  has_passed_on_ = true;
-  const auto length = static_cast<std::size_t>(1 + numbers_[0]);
-  for (int child : children_) group_.post(posts_, Channel::shape, child, std::span(numbers_).first(length));
-}
-
-bool RootShape::test() {
-  if (!posts_.test()) return false;
-  if (!has_passed_on_) pass_on();
-  return posts_.test();
-}
-
-Shape RootShape::shape() const {
-  return shape_from(numbers_);
+void Call::pass_on_shape(const Tree& tree) {
+  const auto length = static_cast<std::size_t>(1 + received_shape_[0]);
+  for (int child : tree.children)
+    group_->post(posts_, Channel::shape, child, std::span(received_shape_).first(length));
 }
 
 }  // namespace shard::runtime

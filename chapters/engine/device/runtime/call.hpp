@@ -42,7 +42,7 @@ class Task {
 
   bool done() const { return !body_ || body_.done(); }
   /// Runs the body until it is done or has to wait. Returns true when it is done.
-  bool advance();
+  bool run_until_it_waits();
   /// The error that ended the body, or null.
   std::exception_ptr error() const { return body_ ? body_.promise().error : nullptr; }
   /// What the body waits for, or null.
@@ -67,18 +67,10 @@ inline constexpr std::size_t most_shape_numbers = 1 + most_axes;
 std::vector<Index> numbers_of(const Shape& shape);
 Shape shape_from(const std::vector<Index>& numbers);
 
+struct Tree;
+
 /// Whether it is a send or a receive, which two members call.
 bool is_message(Collective function);
-
-/// A call's work in the streams of a GPU, which executes work later than the host launches it.
-class OnDevice {
- public:
-  virtual ~OnDevice() = default;
-  /// Whether the GPU has done the work.
-  virtual bool is_reached() = 0;
-  /// Makes all computation that is launched from now on wait for the work.
-  virtual void join() = 0;
-};
 
 /// A call in progress. At the beginning of a collective, the members tell one another in control messages what
 /// they call. So an error can say who calls what, and slices may differ in size.
@@ -97,15 +89,17 @@ class Call : public Pending, public std::enable_shared_from_this<Call> {
   Task body;
   std::vector<Index> numbers;           ///< the result of an exchange
   std::function<void(Tensor&)> finish;  ///< makes the result when the caller waits, or empty
-  std::unique_ptr<OnDevice> on_device;  ///< null for the emulator, which executes work at once
-  bool done = false;                    ///< the body is done, and has launched all its work
-  bool is_polled = false;               ///< the caller has tested it since this device's last call
+  /// The call's work in the streams of a GPU, which executes work later than the host launches it. `finish` makes all
+  /// computation that is launched from then on wait for it. Null for the emulator, which executes work at once.
+  std::unique_ptr<Awaited> on_device;
+  bool done = false;       ///< the body is done, and has launched all its work
+  bool is_polled = false;  ///< the caller has tested it since this device's last call
 
   /// Whether it is a nonblocking message, which proceeds independently of the order of the stream.
   bool is_posted() const;
 
   /// Whether it is done, also on the device.
-  bool has_ended() const { return done && (!on_device || on_device->is_reached()); }
+  bool has_ended() const { return done && (!on_device || on_device->test()); }
 
   /// Also notices failed devices and deadlocks, since a program may test in a loop.
   bool test() override;
@@ -144,6 +138,12 @@ class Call : public Pending, public std::enable_shared_from_this<Call> {
 
   /// Sends a shape to one member, and receives one from another. Complete when messages() are.
   void exchange_shapes(const Shape& shape, std::optional<int> to, std::optional<int> from);
+  /// The shape of a broadcast's tensor goes along a tree. First the root has it, and the others receive it, which is
+  /// complete when messages() are; then each sends it to its children.
+  /// @{
+  void take_shape(const Tree& tree, const Shape& of_root);
+  void pass_on_shape(const Tree& tree);
+  /// @}
   /// The shape that has arrived.
   Shape received_shape() const;
 
@@ -155,26 +155,6 @@ class Call : public Pending, public std::enable_shared_from_this<Call> {
   Agreement agreement_;
   std::vector<Index> counts_;
   std::vector<Index> sent_shape_, received_shape_;
-  Posts posts_;
-};
-
-/// The shape of a broadcast's tensor, sent from the root along a binomial tree.
-class RootShape : public Awaited {
- public:
-  /// Begins at once. `root` is the root's place; `shape` is read on the root only.
-  RootShape(Call& call, int root, const Shape& shape);
-  bool test() override;
-  std::optional<Blocked::Dependencies> dependencies() const override { return posts_.dependencies(); }
-  /// Known on every member once it is complete.
-  Shape shape() const;
-
- private:
-  void pass_on();
-
-  Group& group_;
-  std::vector<int> children_;
-  std::vector<Index> numbers_;
-  bool has_passed_on_ = false;
   Posts posts_;
 };
 

@@ -55,7 +55,7 @@ void wait_for(Group& group, const std::string& what, Started request, std::share
     return blocked;
   };
   try {
-    for (Wait wait; !request->test(); wait.idle(describe)) stream().advance();
+    for (Wait wait; !request->test(); wait.idle(describe)) stream().resume_ready();
   } catch (...) {
     device().part<Abandoned>().all.emplace_back(std::move(request), std::move(memory));
     throw;

@@ -48,27 +48,27 @@ void Stream::start(std::shared_ptr<Call> call) {
   call->on_device = enter_device(*call);
   if (!call->is_posted())
     queue_.push_back(std::move(call));
-  else if (!advance(*call))
+  else if (!run_body(*call))
     posted_.push_back(std::move(call));
-  advance();
+  resume_ready();
 }
 
-void Stream::advance() {
+void Stream::resume_ready() {
   require_own_thread();
   // Collectives first: a message may have to connect two GPUs, and the host then waits for all that was launched.
-  while (!queue_.empty() && advance(*queue_.front())) queue_.pop_front();
+  while (!queue_.empty() && run_body(*queue_.front())) queue_.pop_front();
   for (std::size_t tests = std::min(posted_.size(), most_tests); tests-- > 0;) {
     if (next_posted_ == posted_.end()) next_posted_ = posted_.begin();
-    next_posted_ = advance(**next_posted_) ? posted_.erase(next_posted_) : std::next(next_posted_);
+    next_posted_ = run_body(**next_posted_) ? posted_.erase(next_posted_) : std::next(next_posted_);
   }
 }
 
-void Stream::advance_during_work() {
-  advance();
+void Stream::resume_before_work() {
+  resume_ready();
   if (!queue_.empty() || !posted_.empty()) Wait::let_others_run();
 }
 
-bool Stream::advance(Call& call) {
+bool Stream::run_body(Call& call) {
   const CallSite::Resumed its_call(call.request.where);
   const struct Body {
     explicit Body(bool& is_in_one) : flag(is_in_one), before(std::exchange(is_in_one, true)) {}
@@ -76,18 +76,18 @@ bool Stream::advance(Call& call) {
     bool& flag;
     bool before;
   } runs(is_in_body_);
-  return call.done = call.done || call.body.advance();
+  return call.done = call.done || call.body.run_until_it_waits();
 }
 
 void Stream::wait_for(Call& call) try {
   stop_polling();
   Wait wait;
-  for (advance(); !call.done; advance()) {
-    if (call.is_posted() && advance(call)) break;
+  for (resume_ready(); !call.done; resume_ready()) {
+    if (call.is_posted() && run_body(call)) break;
     wait.idle([&] { return wait_for_call(*this, call); });
   }
   std::exception_ptr error = call.body.error();
-  if (call.on_device && !error) call.on_device->join();
+  if (call.on_device && !error) call.on_device->finish();
   call.close();
   if (error) std::rethrow_exception(error);
   if (call.finish) std::exchange(call.finish, nullptr)(call.tensor);
@@ -105,8 +105,8 @@ void Stream::give_up(Call& call) {
 }
 
 bool Stream::poll(const std::shared_ptr<Call>& call) {
-  advance();
-  if (call->is_posted()) advance(*call);
+  resume_ready();
+  if (call->is_posted()) run_body(*call);
   if (call->has_ended()) return true;
   if (!std::exchange(call->is_polled, true)) polled_.push_back(call);
   if (!poll_wait_) poll_wait_.emplace();
@@ -123,7 +123,7 @@ void Stream::stop_polling() {
 void Stream::drain() {
   stop_polling();
   Wait wait;
-  for (advance(); !queue_.empty() || !posted_.empty(); advance())
+  for (resume_ready(); !queue_.empty() || !posted_.empty(); resume_ready())
     wait.idle([this] { return wait_for_all(*this); });
 }
 

@@ -15,7 +15,7 @@ struct PrecisionOfProducts {
 };
 
 void multiply_into(Tensor& c, Operand a, Operand b, Extents e, float keep) {
-  runtime::stream().advance_during_work();
+  runtime::stream().resume_before_work();
   if (a.columns_in_bf16 + b.columns_in_bf16 > 0 && precision() != Precision::bf16)
     refuse(Code::argument, "matmul", "operands in bf16 only where products round to it", "another precision");
   if (e.m == 0 || e.n == 0 || e.k == 0 || e.count == 0) return;
