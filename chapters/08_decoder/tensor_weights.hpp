@@ -7,7 +7,6 @@
 /// themselves, and each device computes all key-value heads: K = Replicated.
 
 #include "blocks.hpp"
-#include "engine/workloads/t5/model.hpp"
 
 namespace shard::decoders {
 
@@ -21,9 +20,11 @@ struct TensorHeads {
   Index heads, key_heads;
   int devices;
 
-  TensorHeads(const DecoderModel& m, int num_devices)
-      : heads(m.heads), key_heads(m.key_heads), devices(num_devices) {}
-  TensorHeads(const T5Model& m, int num_devices) : heads(m.heads), key_heads(m.heads), devices(num_devices) {}
+  /// Of a decoder; of a T5, where each head has keys and values of its own.
+  template <class Model>
+  TensorHeads(const Model& m, int num_devices) : heads(m.heads), key_heads(m.heads), devices(num_devices) {
+    if constexpr (requires { m.key_heads; }) key_heads = m.key_heads;
+  }
 
   bool divides_key_heads() const { return devices <= key_heads; }
   /// What is cut: key-value heads together with their query heads, or query heads.

@@ -96,7 +96,7 @@ class ExpertData : private HasMesh, public ShardedEngine, public RoutesTokens {
   Placement input_layout() const override { return Placement::sharded(0); }
   const RoutedCounts& routed() const override { return counts_; }
   int copies() const override { return experts_.number(); }
-  std::map<std::string, Traffic> sent_along() const override { return mesh.sent_along(); }
+  const Mesh* on_mesh() const override { return &mesh; }
 
   Trainables trainable() override {
     Trainables all;

@@ -8,7 +8,7 @@
 #include "10_checkpoints/dispatch/data_flow.hpp"
 #include "10_checkpoints/dispatch/device_map.hpp"
 #include "10_checkpoints/dispatch/families.hpp"
-#include "engine/workloads/decoder/model.hpp"
+#include "engine/workloads/decoder/mistral.hpp"
 #include "tests/files/safetensors_files.hpp"
 
 using namespace shard;

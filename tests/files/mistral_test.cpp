@@ -1,8 +1,9 @@
 // Networks of the families mistral and mixtral, as config.json and the tensors' names describe them.
 
+#include "engine/workloads/decoder/mistral.hpp"
+
 #include "engine/weights/checkpoint.hpp"
 #include "engine/workloads/decoder/decoder.hpp"
-#include "engine/workloads/decoder/model.hpp"
 #include "tests/files/safetensors_files.hpp"
 
 using namespace shard;

@@ -1,7 +1,7 @@
 // Networks of the family t5, as config.json and the tensors' names describe them.
 
 #include "engine/weights/checkpoint.hpp"
-#include "engine/workloads/decoder/model.hpp"
+#include "engine/workloads/decoder/mistral.hpp"
 #include "engine/workloads/t5/model.hpp"
 #include "tests/files/safetensors_files.hpp"
 

@@ -15,7 +15,7 @@
 #include "engine/device/error.hpp"
 #include "engine/files/model_folder.hpp"
 #include "engine/files/safetensors/header.hpp"
-#include "engine/workloads/decoder/model.hpp"
+#include "engine/workloads/decoder/mistral.hpp"
 #include "engine/workloads/t5/model.hpp"
 
 namespace {

@@ -10,6 +10,7 @@
 #include "engine/files/safetensors/safetensors.hpp"
 #include "engine/program/recorded_network.hpp"
 #include "engine/workloads/decoder/decoder.hpp"
+#include "engine/workloads/decoder/mistral.hpp"
 #include "engine/workloads/t5/t5.hpp"
 #include "families.hpp"
 

@@ -64,7 +64,7 @@ class MeshEngine : public Base {
   MeshEngine(Communicator& group, const MeshShape& shape) : Base(group), mesh_(group, shape) {}
 
   Mesh& mesh() { return mesh_; }
-  std::map<std::string, Traffic> sent_along() const override { return mesh_.sent_along(); }
+  const Mesh* on_mesh() const override { return &mesh_; }
 
   /// \name Collectives over an axis
   /// Reductions are sums. They consume their argument.

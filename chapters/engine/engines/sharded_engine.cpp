@@ -41,7 +41,8 @@ const Tensor& Gradients::of_parameter(const std::string& name, const Shape& rows
 }
 
 std::map<std::string, Traffic> ShardedEngine::sent_along() const {
-  return {};
+  const Mesh* mesh = on_mesh();
+  return mesh == nullptr ? std::map<std::string, Traffic>() : mesh->sent_along();
 }
 
 Gradients ShardedEngine::forward_backward(Tensor x, const LossGradient& loss_gradient) {

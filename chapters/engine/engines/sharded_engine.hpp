@@ -15,6 +15,7 @@
 
 namespace shard {
 
+class Mesh;      // layouts/mesh.hpp
 struct Traffic;  // books/ledger.hpp
 
 /// Gradients by parameter name, each with its layout. dL/dx has the name `input_grad`; it is there only if
@@ -83,7 +84,9 @@ class ShardedEngine {
   virtual void after_step() {}
   /// The traffic along each axis of the engine's mesh since the ledger began to measure: "data",
   /// "data,expert" for several axes together, "all" for all devices. Empty without a mesh.
-  virtual std::map<std::string, Traffic> sent_along() const;
+  std::map<std::string, Traffic> sent_along() const;
+  /// The mesh that the engine is on, if there is one.
+  virtual const Mesh* on_mesh() const { return nullptr; }
   /// A text about the last step for people to read, for example a pipeline's schedule. A collective; device
   /// 0's text is shown.
   virtual std::string describe_step() { return {}; }

@@ -5,12 +5,12 @@
 #include <string>
 #include <vector>
 
-#include "engine/device/books/ledger.hpp"
 #include "engine/device/communicator/wrapped_communicator.hpp"
 
 namespace shard {
 
 struct MeshCut;  // layout_types.hpp
+struct Traffic;  // books/ledger.hpp
 template <class T>
 struct Option;  // basics/options.hpp
 

@@ -145,6 +145,11 @@ void check(const Schedule& schedule) {
   if (!cycle.empty()) refuse_schedule("no cycle", to_string(cycle));
 }
 
+Schedule proved(Schedule schedule) {
+  check(schedule);
+  return schedule;
+}
+
 std::vector<Stuck> find_cycle(const Schedule& schedule, Sends sends) {
   const std::vector<Stuck> stuck = interpret_together(schedule, sends);
   std::vector<Stuck> path;

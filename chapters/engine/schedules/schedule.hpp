@@ -100,5 +100,7 @@ using Work = std::vector<std::vector<Action>>;
 ///   so that a device holds at most one tensor of each flow for sending.
 /// - Between two devices, receives are posted in the order of sends.
 Schedule with_messages(int stages, Index micro_batches, const Work& work);
+/// The schedule, if `check` proves it (checker.hpp). \throws Error internal
+Schedule proved(Schedule schedule);
 
 }  // namespace shard

@@ -3,9 +3,7 @@
 #include <map>
 
 #include "engine/basics/ranges.hpp"
-#include "engine/device/books/ledger.hpp"
 #include "engine/engines/sharded_engine.hpp"
-#include "engine/schedules/checker.hpp"
 #include "engine/schedules/interpreter.hpp"
 #include "engine/schedules/schedules.hpp"
 #include "engine/schedules/timeline.hpp"
@@ -52,9 +50,9 @@ class StageWorker : public Interpreter {
  protected:
   void forward(Index m, int s) override {
     typename Part::Kept kept;
-    const Index before = ledger().flops();
+    const Index before = operations_so_far();
     Value x = part.forward(m, s, s == 0 ? part.input(m) : take({Flow::activation, m, s}), kept);
-    work[{m, s}] = ledger().flops() - before;
+    work[{m, s}] = operations_so_far() - before;
     if (!InferenceMode::is_on()) kept_.emplace(Piece{m, s}, std::move(kept));
     if (s < last_ || !loss_gradient_)
       put({Flow::activation, m, s + 1}, std::move(x));
@@ -162,8 +160,7 @@ class StagedEngine : public Base {
   bool is_at_end() { return along().device_id() == places() - 1; }
   /// Sets the schedule of the next steps. \throws Error internal for a wrong schedule
   void set_schedule(Index micro_batches, const Work& work) {
-    schedule_ = with_messages(num_stages(), micro_batches, work);
-    check(schedule_);
+    schedule_ = proved(with_messages(num_stages(), micro_batches, work));
   }
 
   Index micro_batches_ = 1;  // in a step

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "engine/basics/terminal.hpp"
+#include "engine/device/books/ledger.hpp"
 #include "engine/device/gathered.hpp"
 #include "engine/schedules/checker.hpp"
 #include "engine/schedules/interpreter.hpp"
@@ -133,6 +134,10 @@ std::string draw(const Schedule& schedule, const ForwardWork& work) {
     }
   }
   return text;
+}
+
+Index operations_so_far() {
+  return ledger().flops();
 }
 
 ForwardWork work_of_all(Communicator& group, const ForwardWork& mine) {

@@ -49,6 +49,8 @@ Timeline simulate(const Schedule& schedule, const Durations& durations);
 /// slot, those of other stages as many as they have times its work, rounded, and a micro-batch without rows none.
 /// A long drawing is cut into blocks, one below the other.
 std::string draw(const Schedule& schedule, const ForwardWork& work = {});
+/// The operations that the ledger has counted on this device.
+Index operations_so_far();
 /// The work that all devices of a group have noted. A collective.
 ForwardWork work_of_all(Communicator& group, const ForwardWork& mine);
 /// The drawing, the idle share, the most micro-batches that each device holds, and the devices that would wait for

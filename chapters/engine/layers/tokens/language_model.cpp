@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 
+#include "engine/device/books/memory.hpp"
 #include "engine/engines/tape.hpp"
 
 namespace shard {
@@ -97,6 +98,17 @@ std::vector<Index> generate_greedily(LanguageModel& engine, Prompt prompt, Index
     if (prompt.source) prompt.source->clear();  // the engine has read it
   }
   return generated;
+}
+
+void LanguageModel::note_choice(Index block, const ExpertChoice& choice, const Tokens& tokens) {
+  if (choice.num_experts == 0 || !tensors_have_elements()) return;
+  for (Index row = 0; row < tokens.rows(); ++row) {
+    const auto first = choice.experts().begin() + row * choice.top_k();
+    chosen_.push_back({block,
+                       tokens.first_sequence + row / tokens.length,
+                       tokens.positions[static_cast<std::size_t>(row % tokens.length)],
+                       {first, first + choice.top_k()}});
+  }
 }
 
 }  // namespace shard

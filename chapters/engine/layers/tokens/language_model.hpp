@@ -8,7 +8,6 @@
 #include <span>
 #include <vector>
 
-#include "engine/device/books/memory.hpp"
 #include "engine/engines/sharded_engine.hpp"
 #include "engine/layers/mixture_of_experts.hpp"
 #include "engine/layers/tokens/tokens.hpp"
@@ -115,16 +114,7 @@ class LanguageModel : public ShardedEngine {
   void forget_choices() { chosen_.clear(); }
   /// Notes a choice of experts by these tokens, if there is one. Each token is noted on one device or more.
   /// Tensors without elements lead to no choice.
-  void note_choice(Index block, const ExpertChoice& choice, const Tokens& tokens) {
-    if (choice.num_experts == 0 || !tensors_have_elements()) return;
-    for (Index row = 0; row < tokens.rows(); ++row) {
-      const auto first = choice.experts().begin() + row * choice.top_k();
-      chosen_.push_back({block,
-                         tokens.first_sequence + row / tokens.length,
-                         tokens.positions[static_cast<std::size_t>(row % tokens.length)],
-                         {first, first + choice.top_k()}});
-    }
-  }
+  void note_choice(Index block, const ExpertChoice& choice, const Tokens& tokens);
   /// To be called with the logits (rows, vocabulary) of these tokens, before the loss is computed.
   template <Layout L>
   void show_logits(const L& z, const Tokens& tokens) const {

@@ -5,7 +5,7 @@
 
 #include "engine/layers/tokens/tokens.hpp"
 #include "engine/workloads/decoder/decoder.hpp"
-#include "engine/workloads/decoder/model.hpp"
+#include "engine/workloads/decoder/mistral.hpp"
 #include "engine/workloads/decoder/options.hpp"
 
 namespace shard {
