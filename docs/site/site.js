@@ -25,8 +25,11 @@
   }
   function find(lunrIndex, words) {
     return lunrIndex.query((query) => {
-      words.forEach((word) => query.term(lunr.tokenizer(word), { boost: 10 }));
-      words.filter((word) => word.includes("_")).forEach((word) => query.term(word.split("_").filter(Boolean)));
+      words.filter((word) => word.length > 1).forEach((word) => query.term(lunr.tokenizer(word), { boost: 10 }));
+      words.filter((word) => word.includes("_")).forEach((word) => {  // PyTorch's end in _ where titles do not
+        query.term(word, { boost: 10, wildcard: lunr.Query.wildcard.TRAILING, usePipeline: false });
+        query.term(lunr.tokenizer(word.replaceAll("_", " ")), { boost: 5 });
+      });
       query.term(words.at(-1), { wildcard: lunr.Query.wildcard.TRAILING, usePipeline: false });  // is being typed
     }).slice(0, 20).map(({ ref }) => searchIndex[ref]);
   }
