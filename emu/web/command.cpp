@@ -1,5 +1,5 @@
 /// A command of a page: a function of its words. What it prints, its report and its record are files, which the page
-/// gives it room for and reads (files.js).
+/// gives it room for and reads (chapters/player/run/worker.js).
 
 #include <emscripten/emscripten.h>
 

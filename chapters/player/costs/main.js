@@ -141,7 +141,8 @@ function start() {
   });
   addEventListener("hashchange", () => { if (recall()) count(); });
   takeNetwork();
-  if (recall() && able) count();
+  recall();
+  if (able) count();
 }
 
 start();
