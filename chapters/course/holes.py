@@ -123,6 +123,6 @@ def additions(lines, own):
 
 
 def with_include(text, header):
-    """A header's text with one more include, after its own."""
-    last = [line.end() for line in re.finditer(r"^#include .*\n|^#pragma once\n", text, re.M)][-1]
+    """A header's text with one more include, after its own if it has some."""
+    last = [0, *(line.end() for line in re.finditer(r"^#include .*\n|^#pragma once\n", text, re.M))][-1]
     return text[:last] + f'#include "{header}"\n' + text[last:]

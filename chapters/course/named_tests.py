@@ -33,15 +33,18 @@ def infer(command, said, seed):
 
 
 def sizes_that_fill(most, numbers, count):
-    """Random sizes of tensors, in bytes. Every fourth one fills a file to its last byte, and one between two
-    small ones is as large as a file. All are whole elements if `most` is."""
+    """Random sizes of tensors, in bytes. Every fourth one fills a file to its last byte. Of two that stand between small
+    ones, the first is larger than a file, and the second as large. All are whole elements if `most` is. If that is very
+    small, all are larger."""
+    if most < 32:
+        return [4 * numbers.randint(most // 4 + 1, 100) for _ in range(count)]
     sizes, used = [], 0
     for i in range(count):
-        small = i % 4 == 2 or i == 8
+        small = i % 4 == 2 or i in (4, 8)
         size = 4 * numbers.randint(1, most // 32 if small else 100)
         if i % 4 == 3:  # what is left of the file that is being filled
             size = most - used or most
-        sizes.append(most if i == 9 else size)
+        sizes.append({5: most + size, 9: most}.get(i, size))
         if sizes[-1] <= most:
             used = sizes[-1] + (used if used + sizes[-1] <= most else 0)
     return sizes
@@ -70,6 +73,8 @@ def names_in(path):
 
 def what_is_wrong(files, sizes, most):
     """A sentence, or nothing."""
+    if empty := [file for file, names in files.items() if not names]:
+        return f"{empty[0]}: expected a file with tensors, given an empty one"
     there = sorted(sum(files.values(), []))
     if there != sorted(sizes):
         return f"expected each tensor in one file, given {' '.join(there)}"

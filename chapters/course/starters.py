@@ -217,6 +217,7 @@ def add_own_files(out, some, seed):
     (out / "exercises.json").write_text(json.dumps(known, indent=1))
     text = (own / "students.md").read_text().replace("](../../../", "](")
     (out / "README.md").write_text(text + "".join(task_of(e, some) for e in some.values()))
+    (out / "answers.md").write_text("# My answers\n\n" + "".join(map(questions_of, some.values())))
     for name in ("check", "README.md", "AGENTS.md"):  # the examples in them name an exercise of the starter
         path, first = out / name, next(iter(some))
         path.write_text(path.read_text().replace("CHAPTER_ID", first[:2]).replace("EXERCISE_ID", first))
@@ -245,11 +246,16 @@ def known_to_students(e, seed):
     tests = list(map(seeded, e.tests))
     prints, figures = ({seeded(test): value for test, value in of.items()} for of in (e.prints, e.figures))
     return {"id": e.id, "name": e.name, "chapter": e.chapter, "points": e.points, "hints": e.hints,
-            "tests": tests, "seed": int(seed or 0), "prints": prints, "figures": figures}
+            "tests": tests, "seed": int(seed or 0), "prints": prints, "figures": figures, "beats": e.beats}
 
 
 def points_of(question):
     return f"{question['points']} point{'s' * (question['points'] != 1)}"
+
+
+def questions_of(e):
+    """An exercise's questions, with room for a student's answers."""
+    return f"## {e.id} {e.name}\n\n" + "".join(f"{i}. {q['text']} ({points_of(q)})\n\n   \n\n" for i, q in enumerate(e.questions, 1))
 
 
 def task_of(e, some):

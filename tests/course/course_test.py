@@ -97,6 +97,7 @@ int c() { return 2; }
     def test_an_include_comes_last(self):
         self.assertEqual(with_include("#pragma once\n#include <a>\n#include \"b\"\nint x;\n", "c"),
                          "#pragma once\n#include <a>\n#include \"b\"\n#include \"c\"\nint x;\n")
+        self.assertEqual(with_include("", "c"), "#include \"c\"\n")  # a whole file that a student has emptied
 
 
 class Compiler(unittest.TestCase):
@@ -202,6 +203,8 @@ class Starters(unittest.TestCase):
         self.assertIn("(After exercise 04.1.) In `engine/schedules/schedules.hpp`, function `gpipe`",
                       (self.out / "chapters/04_pipeline/README.md").read_text())
         self.assertIn("`./check EXERCISE_ID`".replace("EXERCISE_ID", "00.1"), (self.out / "AGENTS.md").read_text())
+        answers = (self.out / "answers.md").read_text()
+        self.assertEqual([question["text"] in answers for e in ALL.values() for question in e.questions].count(False), 0)
         self.assertFalse((self.out / "chapters/course").exists() or (self.out / ".git").exists())
         self.assertEqual(sorted(p.name for p in self.scratch.iterdir() if p.name.startswith("all")), ["all"])
 
@@ -385,6 +388,39 @@ class Starters(unittest.TestCase):
             self.assertEqual(code, 86 if told else 0, said)
             self.assertIn(told, said)
         self.assertNotRegex(said, "before training|##")
+
+    def test_a_report_decides(self):
+        """Who holds less than the formula says passes; who sends as much as what is to be beaten does not."""
+        out, programs = self.scratch / "reported", self.scratch / "reporting"
+        run(course / "make", out, "--exercises", "03.1")
+        programs.mkdir()
+        program = programs / "03_tensor_parallel"
+        program.write_text("#!/bin/sh\nfor word; do [ \"$before\" = --report ] && file=$word; before=$word; done\n"
+                           f"cd '{programs}'; case $* in *own*) cp own \"$file\"; exit $(cat code);; esac\n"
+                           "cp other \"$file\"\n")
+        program.chmod(0o755)
+        known = json.loads((out / "exercises.json").read_text())[0] | {"tests": ["1 train --variant own"]}
+        met = {name: {"measured": [4, 4], "formula": [4, 4]} for name in ("bytes", "messages", "flops", "peak")} | \
+            {"max_ulp": 0, "curve": None}
+        def checked(own, code, beats=""):
+            (out / "exercises.json").write_text(json.dumps([known | {"beats": beats}]))
+            for name, content in (("own", json.dumps(met | own)), ("other", json.dumps(met)), ("code", str(code))):
+                (programs / name).write_text(content)
+            ended = self.checked(out, programs, "03.1")
+            return ended[0], ended[1].splitlines()[1:-2]
+        figure = {"formula": [4, 4]}
+        self.assertEqual(checked({"peak": figure | {"measured": [4, 3]}}, 86),
+                         (0, ["each device holds no more than the formula says, and some less: that is right, too"]))
+        for wrong in ({"peak": figure | {"measured": [3, 5]}}, {"bytes": figure | {"measured": [4, 3]}}, {"max_ulp": 1},
+                      {"flops": figure | {"measured": [3, 3]}}, {"curve": {"wrong_step": 2}}):
+            self.assertEqual(checked({"peak": figure | {"measured": [4, 3]}} | wrong, 86)[0], 86)
+        beats = "03_tensor_parallel column-row"
+        free = {"bytes": {"measured": [3, 3], "formula": None}}
+        self.assertEqual(checked(free, 0, beats), (0, []))
+        self.assertEqual(checked({}, 0, beats), (86, ["bytes sent by the device that sends most: expected less than the 4 of "
+                                                      "column-row, given 4"]))
+        self.assertEqual(checked(free | {"flops": {"measured": [7, 1], "formula": None}}, 0, beats),
+                         (86, ["operations of the device that computes most: expected at most 6, 1.5 times an even share, given 7"]))
 
 
 class Exam(unittest.TestCase):

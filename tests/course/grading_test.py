@@ -39,7 +39,7 @@ import shardbook_check as sb
 import submission
 import trees
 from grading import Graded, Grader, Part, parts_of, tests_of
-from problems import Asked, Test, settled
+from problems import Asked, Mistake, Test, settled
 
 ALL = exercises.read_all()
 HOLE = ALL["03.1"].holes[0]
@@ -91,31 +91,53 @@ class Problems(unittest.TestCase):
             self.assertTrue(any((first[key].values != now[key]).any() for key in now))
 
     def test_files_are_full_in_each_problem(self):
-        """Two wrong rules, which differ from the right one only where a file is full, are noticed with any seed."""
-        def split(sizes, most, is_too_large, is_too_much):
+        """Wrong rules that differ from the right one only where a file is full, behind a large tensor, or where all tensors
+        are large, are noticed with any seed."""
+        def split(sizes, most, is_too_large=operator.gt, is_too_much=operator.gt, ends_at_large=False, has_empty=False):
             files, opened = [], []
             for i, size in enumerate(sizes):
                 if is_too_large(size, most):
-                    files.append([i])
+                    files, opened = ([*files, opened, [i]], []) if ends_at_large and opened else ([*files, [i]], opened)
                 elif is_too_much(sum(sizes[j] for j in opened) + size, most):
                     files, opened = [*files, opened], [i]
                 else:
                     opened.append(i)
-            return [file for file in [*files, opened] if file]
-        for seed, test in itertools.product(range(50), range(6)):
-            asked = Asked(tests_of(ALL["10.1"], str(seed))[test], "10_checkpoints")
-            sizes, most = asked.job["bytes"], asked.job["most"]
-            right = split(sizes, most, operator.gt, operator.gt)
-            for wrong in ((operator.ge, operator.gt), (operator.gt, operator.ge)):
-                self.assertNotEqual(split(sizes, most, *wrong), right, asked.test)
-        for most in (300, 1000, 100000):
+            return [*files, opened] if opened or has_empty else files
+        wrong = [{"is_too_large": operator.ge}, {"is_too_much": operator.ge}, {"ends_at_large": True}]
+        for seed in range(50):
+            for test in tests_of(ALL["10.1"], str(seed)):
+                sizes, most = (Asked(test, "10_checkpoints").job[name] for name in ("bytes", "most"))
+                for rule in wrong if most > 4 else [{"has_empty": True}]:
+                    self.assertNotEqual(split(sizes, most, **rule), split(sizes, most), test)
+        for most in (4, 300, 1000, 100000):
             sizes = named_tests.sizes_that_fill(most, random.Random(1), 20)
             self.assertTrue(all(size % 4 == 0 for size in sizes))
-            for rule in (operator.gt, operator.ge):
-                files = split(sizes, most, operator.gt, rule)
+            for rule in ({}, *(wrong[1:] if most > 4 else [{"has_empty": True}])):
+                files = split(sizes, most, **rule)
                 said = named_tests.what_is_wrong({f"{i:03}": [f"t{j:02}" for j in file] for i, file in enumerate(files)},
                                                  {f"t{i:02}": size for i, size in enumerate(sizes)}, most)
-                self.assertEqual(bool(said), rule == operator.ge, said)
+                self.assertEqual(bool(said), bool(rule), said)
+
+    def test_who_gets_a_slot_matters_in_each_problem(self):
+        """Slots without a limit, a limit for each device, and devices before ranks are noticed with any seed."""
+        def differs(asked, rule):
+            wrong = dataclasses.replace(asked.problem, mistake=Mistake(rule, devices=asked.test.devices))
+            wrong.__dict__.pop("expected", None)
+            found = wrong.results("float32", if_unsure="counts")
+            return any((np.abs(found[name].value - want) > 2 * asked.bounds[name] + found[name].error).any()
+                       for name, want in asked.expected.items() if name in found)
+        for seed in range(20):
+            asked = [Asked(test, "05_expert") for test in tests_of(ALL["05.1"], str(seed)) if test.kind != "large"]
+            for rule in ("capacity", "places elsewhere", "ranks elsewhere"):
+                self.assertTrue(any(differs(one, rule) for one in asked), (seed, rule))
+
+    def test_chunks_of_a_ring_differ_and_some_are_empty(self):
+        for seed in range(50):
+            for test in tests_of(ALL["00.1"], str(seed)):
+                asked = Asked(test, "00_collectives")
+                sizes = [len(asked.expected[f"chunk {k}"]) for k in range(test.devices)]
+                self.assertTrue(len(set(sizes)) > 1 or test.kind == "large" or test.devices == 1, sizes)
+                self.assertEqual(0 in sizes, test.kind == "hidden", sizes)
 
     def test_steps_of_the_integer_optimizer(self):
         asked = Asked(Test("1 train --steps 2", "public", "word"), "01_single_device")
@@ -644,9 +666,9 @@ class Points(unittest.TestCase):
         outcomes = self.outcomes(*[["wrong"] if a.test.kind == "hidden" else [] for a in asked])
         parts = parts_of(e, asked, outcomes, None)
         self.assertEqual({p.kind for p in parts if p.earned == 0}, {"hidden"})
-        # Communication and memory count if results are right: in 4 of 6 tests.
-        self.assertAlmostEqual(sum(p.earned for p in parts), e.points * (2 + 5 * 4 / 6) / 10)
-        self.assertEqual(parts[-1].why, ["the results of 2 of 6 tests are not right"])
+        # Communication and memory count if results are right: in 5 of 7 tests.
+        self.assertAlmostEqual(float(sum(p.earned for p in parts)), e.points * (2 + 5 * 5 / 7) / 10)
+        self.assertEqual(parts[-1].why, ["the results of 2 of 7 tests are not right"])
 
     def test_one_mistake_keeps_what_it_did_right(self):
         e = ALL["03.1"]
@@ -792,6 +814,14 @@ class Scripts(Folder):
             self.grade.require_no_others({"--csv": file}, ["a"], {})
         self.assertEqual(ended.exception.code, 65)
         self.assertIn("given 1 others, such as b: --into", said.getvalue())
+
+    def test_a_student_is_graded_anew_with_all_folders(self):
+        table = {"b 1": {"student": "b"}, "b 2": {"student": "b"}, "c": {"student": ""}, "d": {}}
+        self.grade.require_all_of(["b 1", "b 2", "c"], table)
+        with self.assertRaises(SystemExit) as ended, contextlib.redirect_stderr(io.StringIO()) as said:
+            self.grade.require_all_of(["c", "b 2"], table)
+        self.assertEqual(ended.exception.code, 65)
+        self.assertIn("--into: expected all folders of b, given b 2 without b 1", said.getvalue())
 
 
 class Words(unittest.TestCase):

@@ -61,9 +61,10 @@ void run(Communicator& world, const std::string& folder, const std::string& out)
   const auto how = layer_cuts::grid();
   const std::unique_ptr<layer_cuts::Layer> cut = is_whole ? layer.whole(world, how) : claim.make(world, how);
   ledger().reset();
+  const std::map<std::string, Placed> results = layer_cuts::placed_results(*cut, layer);
   Parts parts;
   parts.add_figures(ledger().traffic());
-  for (const auto& [name, placed] : layer_cuts::placed_results(*cut, layer)) parts.add(name, placed);
+  for (const auto& [name, placed] : results) parts.add(name, placed);
   if (is_whole) add_given(parts, layer);
   parts.write(out, world.device_id());
 }

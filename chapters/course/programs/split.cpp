@@ -1,7 +1,7 @@
 ///     mpirun --oversubscribe -n 1 build/course/split FOLDER OUT
 ///
 /// Divides tensors among files of limited size. FOLDER has job.json, {"bytes": [40, 12], "most": 50}. Results are
-/// "file" and "place": in which file each tensor is, and at which place of it, counted from 0.
+/// "file" and "place": in which file each tensor is, and at which place of it, counted from 0; and "files": how many.
 
 #include "engine/checkpoints/split.hpp"
 
@@ -30,7 +30,8 @@ void run(Communicator& world, const std::string& folder, const std::string& out)
   Parts parts;
   parts.add("file", {{0}, file});
   parts.add("place", {{0}, place});
-  parts.add_figure("files", static_cast<Index>(files.size()));
+  const HostTensor number{{1}, {static_cast<float>(files.size())}};
+  parts.add("files", {{0}, number});
   parts.write(out, world.device_id());
 }
 
