@@ -114,8 +114,33 @@ class Graded(unittest.TestCase):
         self.assertEqual(code, 0)
         self.assertIn("it ended with code 82, deadlock: ", text)
         self.assertEqual(talk("03.1", "untouched"), (65, "", "03.1: it is not done yet\n"))
-        self.assertEqual(talk("10.1", "solved"), (65, "", "10.1: its runs have no record\n"))
+        self.files_are_filled(*talk("10.1", "solved"))
         self.assertIn("03.1: it does not compile: ", talk("03.1", "adds what does not compile")[2])
+
+    def files_are_filled(self, code, text, said):
+        """The questions on exercise 10.1, whose runs have no record, with their answers."""
+        self.assertEqual((code, said), (0, ""))
+        most = int(re.search(r"`most` = (\d+) bytes", text)[1])
+        sizes = list(map(int, re.findall(r" t\d+ (\d+)", text)))
+        files, open_file, used = [], [], 0
+        for tensor, size in enumerate(sizes):
+            if size > most:
+                files.append([tensor])
+                continue
+            if used + size > most:
+                files.append(open_file)
+                open_file, used = [], 0
+            open_file.append(tensor)
+            used += size
+        files = [" ".join(f"t{tensor}" for tensor in file) for file in [*files, open_file]]
+        number, count, answer = re.search(r"Which tensors has file (\d+) of (\d+)\?\n\n +\*(.*)\.\*", text).groups()
+        self.assertEqual((answer, int(count)), (files[int(number) - 1], len(files)))
+        first, begin, used, more = map(int, re.search(r"Why is t(\d+) not in the file that begins with t(\d+)\?\n\n +\*That file "
+                                                      r"has (\d+) bytes. With t\d+ it would have (\d+),", text).groups())
+        self.assertEqual(used + sizes[first], more)
+        self.assertGreater(more, most)
+        self.assertEqual(sum(sizes[int(t[1:])] for t in next(f for f in files if f.split()[0] == f"t{begin}").split()), used)
+        self.assertRegex(text, rf"With `most` = {more}, which is the first file that has other tensors, and which has it then\?")
 
     def test_nothing_is_left(self):
         self.assertEqual(sorted(p.name for p in work.iterdir()), ["lock", "scratch", "staff", "tree"])

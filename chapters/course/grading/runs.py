@@ -3,6 +3,7 @@ import random
 import shlex
 import shutil
 
+from files_talk import asked_of_files
 from holes import Misplaced
 from join import run_of
 from problems import settled
@@ -13,7 +14,7 @@ from talk import Talk, number_of
 from trees import in_bodies
 
 RUN = Limits(seconds=120, cpu=40)
-NOT_RECORDED = ("infer", "reshard")  # commands without a record
+NOT_RECORDED = ("infer", "reshard")  # commands without a record; exercise 10.1 has no other
 
 
 def asked_about(tree, folder, student, some):
@@ -27,8 +28,9 @@ def asked_about(tree, folder, student, some):
     for exercise in chance.sample(list(some.values()), len(some)):
         answer = answer_to(exercise, repository)
         tests = [test for test in (*exercise.hidden, *exercise.tests) if is_recorded(test)]
-        reason = answer.refused or ("it is not done yet" if not answer.is_done else "") or \
-            ("its runs have no record" if not tests else "") or built(tree, answer)
+        reason = answer.refused or ("it is not done yet" if not answer.is_done else "") or built(tree, answer)
+        if not reason and not tests:
+            return asked_of_files(tree, student)
         if not reason:
             chance.shuffle(tests := largest(tests))
             return asked_of(tree, answer, repository, tests, student)
