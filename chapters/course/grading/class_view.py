@@ -17,7 +17,7 @@ from results import number
 from setup import fail
 
 # The short name of a reason why points were lost.
-KINDS = [(r"is not done yet", "not done"), (r"must not use", "uses what it must not"),
+KINDS = [(r"is not done yet", "not done"), (r"nothing was handed in", "nothing handed in"), (r"must not use", "uses what it must not"),
          (r"it does not compile: (?:[^;]*?(?:is unavailable|static assertion failed): )?(.{1,90}?)(?= \(|; |\n|$)",
           r"does not compile: \1"), ("it does not compile", "does not compile"),
          (r"error: (?:device \d+: )?(?:[\w/]+/\w+: )?([^:,\n]{1,90})", r"ends with an error: \1"),
