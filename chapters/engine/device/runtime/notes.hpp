@@ -2,6 +2,8 @@
 
 /// Backends report operations and allocations here, for the ledger and the device's observers.
 
+#include <optional>
+
 #include "engine/device/books/ledger.hpp"
 #include "engine/device/books/observer.hpp"
 
@@ -33,9 +35,12 @@ class Noted {
   void begin(std::string_view function, std::span<const Tensor* const> from, const Tensor* to,
              Index flops = 0, std::vector<bool> transposed = {});
 
-  bool is_observed_;
-  std::vector<const Tensor*> from_;
-  Operation operation_;
+  /// What observers are told.
+  struct Told {
+    std::vector<const Tensor*> from;
+    Operation operation;
+  };
+  std::optional<Told> told_;
 };
 
 }  // namespace shard::runtime
