@@ -11,7 +11,7 @@ from collections import defaultdict
 from measures import ANSWERS, letters_of
 from reader import SENDS
 
-KINDS = {"run": {"run", "variant"}, "stop": {"stop", "lights", "text"},
+KINDS = {"run": {"run", "variant", "sizes"}, "stop": {"stop", "lights", "text"},
          "question": {"question", "at", "asks", "choices", "why"}}
 LIGHTS = ("sentence", "source", "messages", "devices", "memory", "parameters", "optimizer", "gradients", "activations",
           "letters", "schedule")
@@ -24,7 +24,7 @@ class Lesson:
     """A chapter's tour.txt. Raises ValueError: which line is wrong, and how."""
 
     def __init__(self, path):
-        self.path, self.stops, self.questions, self.run, self.variant = path, [], [], "", ""
+        self.path, self.stops, self.questions, self.run, self.variant, self.sizes = path, [], [], "", "", {}
         for line, block in blocks(path):
             kind = next(iter(block))
             expected = KINDS.get(kind)
@@ -34,6 +34,7 @@ class Lesson:
             block["line"] = line
             if kind == "run":
                 self.run, self.variant = block["run"], block["variant"]
+                self.sizes = {letter: int(size) for letter, size in (one.split("=") for one in block["sizes"].split())}
             elif kind == "stop":
                 if wrong := set(block["lights"].split()) - {*LIGHTS}:
                     raise ValueError(f"{path}:{line}: expected of {', '.join(LIGHTS)}, given {min(wrong)}")
@@ -50,7 +51,9 @@ class Lesson:
     def of(self, page):
         """What the page of a run shows of it: nothing of what does not fit the run."""
         asked = [self.question(block, page) for block in self.questions]
-        stops = [(step_at(page, block["stop"]), block) for block in self.stops]
+        letters = letters_of(page, 0)
+        is_of_these_sizes = all(letters.get(letter) == size for letter, size in self.sizes.items())
+        stops = [(step_at(page, block["stop"]), block) for block in self.stops if is_of_these_sizes]
         return {"questions": [one for one in asked if one],
                 "stops": [{"step": at, "lights": block["lights"].split(), "text": marked(block["text"])}
                           for at, block in stops if at is not None]}

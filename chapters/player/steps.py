@@ -273,9 +273,8 @@ def words_of_all(doing):
         return words_of(next(iter(doing.values())))
     words = {}
     for device, context in sorted(doing.items()):
-        what = words_of({name: value for name, value in context.items() if name != "stage"})
-        words.setdefault(what.replace(" · micro-batch", ""), []).append(device)
-    return "; ".join(f"{what} on {', '.join(map(str, on))}" for what, on in words.items())
+        words.setdefault(words_of({name: value for name, value in context.items() if name != "stage"}), []).append(device)
+    return "; ".join(f"device{'s' * (len(on) > 1)} {', '.join(map(str, on))}: {what}" for what, on in words.items())
 
 
 def words_of(context):

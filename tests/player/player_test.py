@@ -284,7 +284,7 @@ class Tours(unittest.TestCase):
                                  [len(lesson.questions), len(lesson.stops)])
 
     def test_other_sizes(self):
-        """A run on other numbers of devices has a page, with those stops and questions that fit it."""
+        """A run on other numbers of devices has a page, with those questions that fit it, and no tour of other sizes."""
         for path in TOURS:
             _, words = Lesson(path).words()
             for devices in (1, 3, 5):
@@ -294,7 +294,7 @@ class Tours(unittest.TestCase):
                     run = read(file)
                     for question in run.lesson["questions"]:
                         self.assertIn(question["answer"], range(len(question["choices"])))
-                    self.assertTrue(run.lesson["stops"])
+                    self.assertEqual(bool(run.lesson["stops"]), path.parent.name == "01_single_device")
 
     def test_another_command(self):
         """The tour is about training: the page of gradients, whose run has no batch of its own, has none."""

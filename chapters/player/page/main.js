@@ -57,6 +57,15 @@ function extentOf(group) {
 }
 
 /**
+ * What a step is part of. A message belongs to the stage that reads it.
+ * @param {import("./record.js").Step} step
+ */
+function wordsOf(step) {
+  const words = play.words[step.context];
+  return step.call === "post_send" ? words.replace("stage", "to stage") : words;
+}
+
+/**
  * The sentences of the shown steps.
  * @type {HTMLElement[]}
  */
@@ -68,7 +77,7 @@ function show() {
   const device = view.filters.device === "" ? null : Number(view.filters.device);
   const active = new Set(play.steps.slice(from, to + 1).flatMap((step) => step.items.map(([of]) => of)));
   const steps = from === to ? `step ${from} of ${last}` : `steps ${from}–${to} of ${last}`;
-  const words = from === to ? play.words[play.steps[from].context] : play.groups[group][1];
+  const words = from === to ? wordsOf(play.steps[from]) : play.groups[group][1];
   find("where").textContent = [steps, words].filter(Boolean).join(" · ");
   if (from === to) find("sentence").innerHTML = find(`step${from}`).innerHTML;
   else find("sentence").innerHTML = play.groups[group][2];

@@ -5,7 +5,7 @@ import { contextOf, doneIn, numDevices, play } from "./record.js";
 const ROW = numDevices > 8 ? 16 : numDevices > 4 ? 20 : 24, LEFT = 64, RIGHT = play.idle.length ? 74 : 8;
 const LEAST = play.idle.length ? 8.5 : 3;  // of a unit, so that a pipeline's forwards have room for their labels
 const NAMES = /** @type {Record<string, string>} */ ({
-  forward: "F", loss: "L", backward: "B", optimizer: "O" });
+  forward: "F", loss: "L", backward: "B", optimizer: "U" });
 /**
  * Where a bar begins in a row of 24.
  * @type {Record<string, number>}
@@ -64,9 +64,9 @@ export function drawTimeline(byClock, matches) {
   for (let device = 0; device < numDevices; ++device)
     drawing.append(draw("text", { class: "row", x: LEFT - 8, y: ROW * (device + 0.5) + 4 }, `device ${device}`),
       draw("path", { class: "idle", d: `M${LEFT} ${ROW * (device + 0.5)}H${width - RIGHT}` }),
-      ...(play.idle.length ? [draw("text", { class: "share", x: width - RIGHT + 8, y: ROW * (device + 0.5) + 4 },
+      ...(play.idle.length && !byClock ? [draw("text", { class: "share", x: width - RIGHT + 8, y: ROW * (device + 0.5) + 4 },
         `idle ${play.idle[device]} %`,
-        draw("title", {}, "of the time, if a product takes one unit of time and all else takes none"))] : []));
+        draw("title", {}, "part of the time, if each product of matrices takes one unit of time, and nothing else takes time"))] : []));
   for (const bar of bars) drawing.append(barOf(bar, matches(bar.step)));
   drawing.append(...labels(bars), draw("path", { id: "marked", class: "now" }));
   place.replaceChildren(drawing);
@@ -153,9 +153,9 @@ export function legend() {
   const kindOf = (/** @type {import("./record.js").Step} */ step) =>
     step.kind === "compute" ? contextOf(step).phase ?? "other" : step.kind;
   const phases = new Set(play.steps.map(kindOf));
-  const words = { forward: "forward, high", backward: "backward, low", loss: "loss", optimizer: "optimizer",
+  const words = { forward: "forward, high", backward: "backward, low", loss: "loss", optimizer: "update, by the optimizer",
     other: "other", call: "call", wait: "wait" };
   return Object.entries(words).filter(([name]) => phases.has(name)).map(([name, text]) =>
     make("span", {}, make("span", { class: `key ${name}` }), text)).concat(play.idle.length ?
-    [make("span", {}, "idle: of the time, if a product takes one unit and all else takes none")] : []);
+    [make("span", {}, "idle: part of the time, if each product of matrices takes one unit, and nothing else takes time")] : []);
 }
