@@ -64,8 +64,10 @@ class Page:
         """What ran, in a line."""
         job = self.record.job
         devices = len(self.record.devices)
+        micro = job.get("options", {}).get("--micro-batches", "")
         facts = [job.get("command", ""), f"{devices} device{'' if devices == 1 else 's'}", job.get("network", ""),
-                 f"batch {job['batch']}" if "batch" in job else "", job.get("optimizer", ""), job.get("backend", "")]
+                 f"batch {job['batch']}" if "batch" in job else "", f"{micro} micro-batches" if micro else "",
+                 job.get("optimizer", ""), job.get("backend", "")]
         return " · ".join(map(str, filter(None, facts)))
 
     def end(self):

@@ -274,7 +274,7 @@ def words_of_all(doing):
     words = {}
     for device, context in sorted(doing.items()):
         words.setdefault(words_of({name: value for name, value in context.items() if name != "stage"}), []).append(device)
-    return "; ".join(f"device{'s' * (len(on) > 1)} {', '.join(map(str, on))}: {what}" for what, on in words.items())
+    return "; ".join(f"{'devices' if len(on) > 1 else 'device'} {', '.join(map(str, on))}: {what}" for what, on in words.items())
 
 
 def words_of(context):

@@ -28,6 +28,24 @@ play.steps.forEach((step, number) => {
 const sentInAll = sent.map((steps) => steps[steps.length - 1]?.bytes ?? 0);
 
 /**
+ * To whom a device sends in the run: "16,384 bytes to device 2 in 8 messages".
+ * @param {number} device
+ */
+function sentToEach(device) {
+  /** @type {Map<number, {bytes: number, messages: number}>} */
+  const to = new Map();
+  for (const step of play.steps)
+    for (const item of step.items.filter(([of]) => of === device))
+      for (const [peer, messages, bytes] of doneIn(step, item).flatMap(({ sends }) => sends)) {
+        const sum = to.get(peer) ?? { bytes: 0, messages: 0 };
+        to.set(peer, { bytes: sum.bytes + bytes, messages: sum.messages + messages });
+      }
+  return [...to].sort(([a], [b]) => a - b).map(([peer, { bytes, messages }]) =>
+    `${withCommas(bytes)} bytes to ${peer < 0 ? "devices that a library chose" : `device ${peer}`} in ${messages} ` +
+    `message${messages === 1 ? "" : "s"}`).join(", ");
+}
+
+/**
  * What a device has sent after a step.
  * @param {number} device @param {number} step
  */
@@ -52,7 +70,7 @@ function sentUntil(device, step) {
 /** @param {number} device @returns {Column} */
 function columnOf(device) {
   const underWay = make("p", { class: "under-way", title: "under way: forward begun, backward not ended" });
-  const bytes = make("strong"), most = new Text(), sent = make("p", { class: "sent" }), bars = barsOf(device);
+  const bytes = make("strong"), most = new Text(), sent = make("p", { class: "sent", title: sentToEach(device) }), bars = barsOf(device);
   const bar = draw("svg", { class: "memory", viewBox: "0 0 200 16", preserveAspectRatio: "none", role: "img",
     "aria-label": `memory of device ${device}` }, ...bars);
   const heads = [make("h3", {}, `device ${device}`), ...(isPipeline ? [underWay] : []), bar,

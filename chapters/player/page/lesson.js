@@ -22,7 +22,8 @@ const KEPT = `shardbook:${folder}:${variant}:${numDevices}`, OFF = "shardbook:te
  * @type {Record<string, string>}
  */
 const LIGHTS = {
-  sentence: "#now", source: "#source", messages: "#messages", devices: "#devices h3", memory: ".memory, .total",
+  sentence: "#now", source: "#source", messages: "#messages", devices: "#devices h3, .under-way",
+  memory: ".memory, .total",
   letters: ".name small b", schedule: "#timeline", parameters: ".purpose.parameters", gradients: ".purpose.gradients",
   optimizer: ".purpose.optimizer", activations: ".purpose.activations" };
 
