@@ -378,6 +378,10 @@ class Starters(unittest.TestCase):
         code, said, _ = self.checked(out, build / "emu", "03.1")
         self.assertEqual(code, 86)
         self.assertIn("expected: what no program prints", said)
+        known[0]["prints"] = {"3 train --steps 1": "03 tensor parallel, column-row, on 4 devices"}
+        exercises_file.write_text(json.dumps(known))
+        self.assertIn("expected: 03 tensor parallel, column-row, on 4 devices\n   given: 03 tensor parallel, column-row, on 3 devices",
+                      self.checked(out, build / "emu", "03.1")[1])
         self.assertRegex(said, r"(?s)exact mode: .*\n    variant  .*column-row")
         known[0] |= {"tests": ["3 train --steps 1"], "prints": {}}
         for figures, told in (([21848, 4, 999999], ""), ([21849, 4, 999999], "sends most: expected 21,849, given 21,848"),

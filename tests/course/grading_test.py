@@ -515,6 +515,24 @@ class Judged(Folder):
             self.assertFalse(any(s.endswith("no known cause") for s in said), wrong)
             self.assertEqual(any(s.endswith(text) for s in said), wrong != "", said)
 
+    def test_causes_of_a_norm(self):
+        """Each wrong LayerNorm is named, and the right one is right."""
+        numbers = np.random.default_rng(1)
+        given = {name: numbers.integers(-300, 300, shape) / 256.0 for name, shape in
+                 (("input", (7, 10)), ("output_grad", (7, 10)), ("weights", 10), ("bias", 10))}
+        right = small_problems.layer_norm(given, 1)[0]
+        self.assertTrue(all((small_problems.layer_norm(given, 4)[0][name] == t).all() for name, t in right.items()))
+        for wrong, text in [("", ""), *small_problems.LAYER_NORM.items()]:
+            self.asked = Asked(Test("4 --only LayerNorm", "public", "word"), "07_layers")
+            self.asked.problem = small_problems.LayerProblem.of(
+                "LayerNorm", right | {f"given/{name}": t for name, t in given.items()})
+            devices = small_problems.layer_norm(given, 4, wrong)
+            self.parts = [{name: (t, [0] * t.ndim) for name, t in d.items()} for d in devices]
+            self.forms = self.figures = [{"bytes": 1, "messages": 1, "kept": 0}] * 4
+            said = self.judged().results
+            self.assertFalse(any(s.endswith("no known cause") for s in said), (wrong, said))
+            self.assertEqual(any(s.endswith(text) for s in said), wrong != "", said)
+
     def test_no_number(self):
         for device, name, value in itertools.product(range(3), self.asked.expected, (np.nan, np.inf, -np.inf)):
             values, begin = self.parts[device][name]
@@ -731,7 +749,7 @@ class Written(Folder):
         for name, why, kind in (
                 ("a", f"output on device 0: 1/2 of it: {cause}", "public"), ("b", f"x: 1/3: {cause}", "hidden"),
                 ("c", "it does not compile: f is unavailable: a Partial (at `x`)", "public"), ("d", "device 1 sent 5 bytes", "communication"),
-                ("e", "exercise 03.1 is not done yet", "memory"),
+                ("e", "exercise 03.1 is not done yet", "memory"), ("h", "nothing was handed in", "memory"),
                 ("f", "error: device 1: layer_0/w: expected a part, given 3", "public"),
                 ("g", "it does not compile: \u2018::socket\u2019 has not been declared (at `::socket`)", "public")):
             unknown = [Part("03.1", "u", kind, 4, 0, ["y: no known cause"])] * (kind != "memory")
@@ -740,7 +758,7 @@ class Written(Folder):
         self.assertIn(["03.1", cause, 2, "a, b"], rows)
         self.assertEqual({row[1] for row in rows}, {cause, "does not compile: a Partial",
                                                     "does not compile: \u2018::socket\u2019 has not been declared",
-                                                    "sends something else", "not done",
+                                                    "sends something else", "not done", "nothing handed in",
                                                     "ends with an error: expected a part",
                                                     "wrong results of no known cause"})
 

@@ -79,10 +79,10 @@ class LayerProblem(SmallProblem):
     def cause(self, name, device, devices, is_same):
         """The wrong version that explains a device's part of a result; "" for none. `is_same` says whether a whole
         tensor of such a version was given."""
-        if self.name == "cross entropy":
-            for forgets, text in CROSS_ENTROPY.items():
-                if is_same(cross_entropy(self.given, devices, forgets)[device][name]):
-                    return text
+        versions, results = {"cross entropy": (CROSS_ENTROPY, cross_entropy), "LayerNorm": (LAYER_NORM, layer_norm)}[self.name]
+        for wrong, text in versions.items():
+            if self.given and is_same(results(self.given, devices, wrong)[device][name]):
+                return text
         return ""
 
 
@@ -127,3 +127,44 @@ def picks_of(labels, columns, forgets):
 
 def rounded(t):
     return np.rint(t / UNIT) * UNIT
+
+
+# ---- LayerNorm with its features cut ---------------------------------------------------------------------
+LAYER_NORM = {
+    "sums": "each device's own sums: not reduced over the devices?",
+    "features": "sums divided by each device's own number of features?",
+    "sums and features": "the means of each device's own features: not reduced over the devices?",
+    "exchanged": "the mean of dx̂ and that of dx̂ x̂ exchanged?",
+    "w": "dx̂ without its factor w?",
+    "mean": "dL/dx without the mean of dx̂?",
+    "dot": "dL/dx without x̂ times the mean of dx̂ x̂?",
+    "r": "dL/dx without its factor r?",
+    "rounded": "rounded otherwise than the whole layer rounds?",
+}
+EPSILON = np.float32(2.0**-10)
+
+
+def layer_norm(given, devices, wrong=""):
+    """Each device's results, [{name: array}]: all columns, of which the devices have slices."""
+    x, dy, w, b = (given[name].astype(np.float32) for name in ("input", "output_grad", "weights", "bias"))
+    columns = [slice(*sb.part(x.shape[1], devices, device)) for device in range(devices)]
+
+    def means_of(one, other):
+        """Of each row, in each column, as its device has it: the means of a tensor, and of its product with another."""
+        sums = [np.stack([t[:, c].sum(axis=1) for c in columns]) for t in (one, one * other)]
+        if "sums" not in wrong:
+            sums = [np.broadcast_to(t.sum(axis=0), t.shape) for t in sums]
+        sizes = [c.stop - c.start if "features" in wrong else x.shape[1] for c in columns]
+        return [np.hstack([np.repeat((s * (np.float32(1) / np.float32(max(n, 1))))[:, None], c.stop - c.start, axis=1)
+                           for s, n, c in zip(t, sizes, columns)]) for t in sums]
+    grid = (lambda t: t) if wrong == "rounded" else rounded
+    mean, square = means_of(x, x)
+    with np.errstate(invalid="ignore"):  # a wrong mean may be larger than its square's
+        r = rounded(1 / np.sqrt(square - mean * mean + EPSILON))
+    x_hat = rounded((x - rounded(mean)) * r)
+    d = dy if wrong == "w" else dy * w
+    mean, dot = means_of(d, x_hat)[::-1 if wrong == "exchanged" else 1]
+    dx = d - (0 if wrong == "dot" else grid(x_hat * grid(dot))) - (0 if wrong == "mean" else grid(mean))
+    found = {"output": x_hat * w + b, "input_grad": dx if wrong == "r" else rounded(dx * r),
+             "weights": (dy * x_hat).sum(axis=0), "bias": dy.sum(axis=0)}
+    return [found] * devices
