@@ -111,10 +111,12 @@ def items_of(record, number, device):
 
 
 def boundary(events, before, begin):
-    """Memory that is made for an item belongs to it, and what is freed after one to that one."""
-    at, written = begin, before.last.to if before.main else None
-    while at > before.begin + 1 and events[at - 1].kind == "made" and events[at - 1].tensors[0] != written:
-        at -= 1
+    """Memory that is made for an item belongs to it, with the purpose that it gets; what is freed after one, to that one."""
+    at, first, written = begin, begin, before.last.to if before.main else None
+    while first > before.begin + 1 and events[first - 1].kind in ("made", "moved") and events[first - 1].tensors[0] != written:
+        first -= 1
+        if events[first].kind == "made":
+            at = first
     return at
 
 

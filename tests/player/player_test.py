@@ -296,6 +296,14 @@ class Tours(unittest.TestCase):
                         self.assertIn(question["answer"], range(len(question["choices"])))
                     self.assertEqual(bool(run.lesson["stops"]), path.parent.name == "01_single_device")
 
+    def test_memory_is_made_in_the_step_that_it_is_for(self):
+        """An optimizer's moments are made in its update, not in the message before it."""
+        run = self.run_of(ROOT / "chapters/04_pipeline/tour.txt")
+        for number, step in enumerate(run.steps):
+            for item in step.items if step.kind == "call" else ():
+                held = list(run.record.devices[item.device][item.section].bytes_held())
+                self.assertEqual(held[item.begin].get("optimizer", 0), held[item.end].get("optimizer", 0), number)
+
     def test_another_command(self):
         """The tour is about training: the page of gradients, whose run has no batch of its own, has none."""
         record = json.loads(RECORDS["column_row"])
