@@ -25,8 +25,8 @@ inline Costs costs_of_whole_parameters(const ShardedSizes& z) {
 /// Most held: whole addends until the end of the backward pass. With pieces, a device holds its whole input
 /// until the end, and beside it the dL/dx that it puts together. The first piece's addend becomes the sum; a
 /// later addend is held beside the sum until it has been added.
-inline Costs zero1_costs(const MlpSetting& s, Index micro_batches) {
-  const ShardedSizes z(s);
+inline Costs zero1_costs(const MlpSetting& s, Index micro_batches, bool reduce_in_bf16 = false) {
+  const ShardedSizes z(s, reduce_in_bf16);
   const Index x = micro_batches > 1 ? z.a(0) : 0;
   const Index dx = s.input_grad ? x : 0;
   Peak peak;
@@ -46,10 +46,10 @@ inline Costs zero1_costs(const MlpSetting& s, Index micro_batches) {
   Costs costs = costs_of_whole_parameters(z);
   Index addends = z.P, sums = 0;
   for (Index l = z.L - 1; l >= 0; --l) {
-    peak.at({z.P, s.input_grad ? z.a(0) : 0, addends, sums, z.buffer(l)});
     addends -= z.w(l);
+    peak.at({z.P, s.input_grad ? z.a(0) : 0, addends, sums, z.reducing(l)});
     sums += z.mine(l);
-    costs[Collective::reduce_scatter] += z.scatter(l);
+    z.reduce(l, costs);
   }
   costs.peak_bytes = peak.bytes();
   return costs;
@@ -77,8 +77,8 @@ inline Peak peak_reducing_at_once(const ShardedSizes& z, Index micro_batches, bo
     }
     peak.at({parameters, x, dx, dw, inputs, z.a(z.L, rows), z.a(z.L, rows)});
     for (Index l = z.L - 1; l >= 0; --l) {
-      peak.at({parameters, x, dx, dw, inputs, z.a(l + 1, rows), z.w(l), z.buffer(l)});
-      costs[Collective::reduce_scatter] += z.scatter(l);
+      peak.at({parameters, x, dx, dw, inputs, z.a(l + 1, rows), z.reducing(l)});
+      z.reduce(l, costs);
       if (piece == 0) dw += z.mine(l);
       if (z.goes_on(l)) {
         const Index w = is_gathered ? z.gathered(l) : 0;
@@ -94,8 +94,8 @@ inline Peak peak_reducing_at_once(const ShardedSizes& z, Index micro_batches, bo
 
 /// `zero2`: with one piece, the same bytes as `zero1`. M pieces are reduced one by one, so a device sends
 /// (M + 1) P (N-1)/N elements.
-inline Costs zero2_costs(const MlpSetting& s, Index micro_batches) {
-  const ShardedSizes z(s);
+inline Costs zero2_costs(const MlpSetting& s, Index micro_batches, bool reduce_in_bf16 = false) {
+  const ShardedSizes z(s, reduce_in_bf16);
   Costs costs = costs_of_whole_parameters(z);
   costs.peak_bytes = peak_reducing_at_once(z, micro_batches, /*is_gathered=*/false, costs).bytes();
   return costs;
@@ -112,8 +112,8 @@ inline Costs costs_of_shards(const ShardedSizes& z) {
 
 /// `zero3`: weights are gathered forward, and again backward where dL/dx is computed, and gradients are
 /// reduce-scattered: 3 P (N-1)/N elements for each piece. If dL/dx is not wanted, layer 0 is gathered once.
-inline Costs zero3_costs(const MlpSetting& s, Index micro_batches) {
-  const ShardedSizes z(s);
+inline Costs zero3_costs(const MlpSetting& s, Index micro_batches, bool reduce_in_bf16 = false) {
+  const ShardedSizes z(s, reduce_in_bf16);
   Costs costs = costs_of_shards(z);
   costs.peak_bytes = peak_reducing_at_once(z, micro_batches, /*is_gathered=*/true, costs).bytes();
   return costs;
@@ -122,8 +122,8 @@ inline Costs zero3_costs(const MlpSetting& s, Index micro_batches) {
 /// `zero3-keep`: all weights are gathered once in a step. With the gradients, these are 2 P (N-1)/N elements.
 ///
 /// Most held: all weights, whole, at the end of the forward pass. The backward pass frees them one by one.
-inline Costs zero3_keep_costs(const MlpSetting& s) {
-  const ShardedSizes z(s);
+inline Costs zero3_keep_costs(const MlpSetting& s, bool reduce_in_bf16 = false) {
+  const ShardedSizes z(s, reduce_in_bf16);
   Costs costs = costs_of_shards(z);
   const Index shards = z.mine();
   Peak peak;
@@ -133,12 +133,12 @@ inline Costs zero3_keep_costs(const MlpSetting& s) {
     whole += z.gathered(l);
     peak.at({shards, whole, inputs, z.rounded(l)});
     costs[Collective::all_gather] += z.gather_factor(l);
-    costs[Collective::reduce_scatter] += z.scatter(l);
+    z.reduce(l, costs);
   }
   peak.at({shards, whole, inputs, z.a(z.L), z.a(z.L)});
   Index dw = 0;
   for (Index l = z.L - 1; l >= 0; --l) {
-    peak.at({shards, whole, inputs, z.a(l + 1), dw, z.w(l), z.buffer(l)});
+    peak.at({shards, whole, inputs, z.a(l + 1), dw, z.reducing(l)});
     dw += z.mine(l);
     peak.at({shards, whole, inputs, z.a(l + 1), dw, z.goes_on(l) ? z.a(l) : 0});
     whole -= z.gathered(l);
@@ -164,7 +164,7 @@ inline Costs zero3_prefetch_costs(const MlpSetting& s) {
     if (l == 0) peak.at({shards, inputs, z.gathered(0), z.rounded(0)});
     peak.at({shards, inputs, z.gathered(l), is_last ? 0 : z.gathered(l + 1) + z.rounded(l + 1), z.a(l + 1)});
     costs[Collective::all_gather] += z.gather_factor(l);
-    costs[Collective::reduce_scatter] += z.scatter(l);
+    z.reduce(l, costs);
   }
   peak.at({shards, inputs, z.a(z.L), z.a(z.L)});
   Index dw = 0;       // this device's rows of the gradients whose reduction is done
@@ -175,7 +175,7 @@ inline Costs zero3_prefetch_costs(const MlpSetting& s) {
     const Index da = z.goes_on(l) ? z.a(l) : 0;
     peak.at({shards, inputs, z.a(l + 1), w, next, dw, leaving, z.w(l), da});
     if (l + 1 < z.L) dw += z.mine(l + 1);
-    leaving = z.w(l) + z.buffer(l);
+    leaving = z.reducing(l);
     peak.at({shards, inputs, z.a(l + 1), next, dw, leaving, da});
     inputs -= z.a(l);
     if (z.goes_on(l)) costs[Collective::all_gather] += z.gather_factor(l);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "engine/workloads/mlp/mlp.hpp"
@@ -12,12 +13,14 @@ struct ShardedSizes {
   Index L;  ///< layers
   Index P;  ///< elements of all weights
   Index b;  ///< my rows of the batch
+  bool reduces_in_bf16;
 
-  explicit ShardedSizes(const MlpSetting& setting)
+  explicit ShardedSizes(const MlpSetting& setting, bool reduce_in_bf16 = false)
       : s(setting),
         L(s.model.num_layers),
         P(s.model.weights()),
-        b(part(s.batch, s.devices, s.device).size()) {}
+        b(part(s.batch, s.devices, s.device).size()),
+        reduces_in_bf16(reduce_in_bf16 && is_in_bf16()) {}
 
   /// Elements of layer l's weights: of the whole, of each device's rows, and of this device's rows.
   Index w(Index l) const { return s.model.weights(l); }
@@ -45,6 +48,15 @@ struct ShardedSizes {
   /// A reduce-scatter's buffer, which it holds beside its argument. It has the size of the largest slice.
   Index buffer(Index l) const { return s.devices == 1 ? 0 : shards(l)[0]; }
 
+  /// What a device holds while it reduces layer l's gradient, beside its rows of earlier sums: the gradient and a ring's
+  /// buffer. In bf16: the gradient and its rounded copy; that copy, whole, and the rounded rows that arrive from all
+  /// devices; these and their sums.
+  Index reducing(Index l) const {
+    if (!reduces_in_bf16) return w(l) + buffer(l);
+    const Index copy = s.model.width(l) * gathered_columns(l), arrived = s.devices * rounded(l);
+    return std::max({w(l) + copy, s.devices == 1 ? 0 : copy + arrived, arrived + mine(l)});
+  }
+
   /// The input of layer l for this many rows. For l = L, it is the output.
   Index a(Index l, Index rows) const { return rows * s.model.width(l); }
   Index a(Index l) const { return a(l, b); }
@@ -68,7 +80,14 @@ struct ShardedSizes {
   Traffic gather_factor(Index l) const {
     return ring_all_gather(slices(s.model.width(l), gathered_columns(l), s.devices), s.device);
   }
-  Traffic scatter(Index l) const { return ring_reduce_scatter(shards(l), s.device); }
+  /// Adds the reduction of layer l's gradient.
+  void reduce(Index l, Costs& costs) const {
+    if (reduces_in_bf16)
+      costs[Collective::all_to_all] +=
+          pairwise_all_to_all(slices(s.model.width(l), gathered_columns(l), s.devices), s.device);
+    else
+      costs[Collective::reduce_scatter] += ring_reduce_scatter(shards(l), s.device);
+  }
 };
 
 }  // namespace shard::fully_sharded

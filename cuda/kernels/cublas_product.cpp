@@ -38,6 +38,22 @@ struct RowsToBf16 {
   }
 };
 
+/// Index i stands for an element of the sums.
+struct SumOfBf16 {
+  Index addends, rows, columns, distance;
+
+  SHARDBOOK_KERNEL static float addend(std::uint16_t upper) {
+    return __builtin_bit_cast(float, static_cast<std::uint32_t>(upper) << 16);
+  }
+  SHARDBOOK_KERNEL void operator()(Index i, const std::uint16_t* from, float* sums) const {
+    const Index row = i / columns;
+    const std::uint16_t* mine = from + row * distance + (i - row * columns);
+    float sum = addend(*mine);
+    for (Index a = 1; a < addends; ++a) sum += addend(mine[a * rows * distance]);
+    sums[i] = sum;
+  }
+};
+
 /// An operand of cuBLAS. For bf16 it is a rounded copy, since cuBLAS's own conversion from float32 is optional. The
 /// tensor keeps it: most are factors of several products. An operand that is in bf16 needs none.
 class Factor {
@@ -96,6 +112,13 @@ void to_bf16(const Tensor& matrix, Tensor& pairs) {
   const Index distance = 2 * pairs.extent(1);
   cuda::launch(RowsToBf16{matrix.extent(1), distance}, matrix.extent(0) * distance, gpu().computation(),
                TensorMemory::data(matrix), reinterpret_cast<std::uint16_t*>(TensorMemory::data(pairs)));
+}
+
+void sum_of_bf16(const Tensor& pairs, Tensor& sums) {
+  const Index rows = sums.extent(0);
+  cuda::launch(SumOfBf16{pairs.extent(0) / rows, rows, sums.extent(1), 2 * pairs.extent(1)}, sums.size(),
+               gpu().computation(), reinterpret_cast<const std::uint16_t*>(TensorMemory::data(pairs)),
+               TensorMemory::data(sums));
 }
 
 }  // namespace shard::kernels

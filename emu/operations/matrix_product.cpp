@@ -94,4 +94,18 @@ void to_bf16(const Tensor& matrix, Tensor& pairs) {
     }
 }
 
+void sum_of_bf16(const Tensor& pairs, Tensor& sums) {
+  const Index n = sums.extent(1), distance = pairs.extent(1), rows = sums.extent(0);
+  const float* from = TensorMemory::data(pairs);
+  float* to = TensorMemory::data(sums);
+  for (Index row = 0; row < pairs.extent(0); ++row)
+    for (Index column = 0; column < n; ++column) {
+      const Pair pair = std::bit_cast<Pair>(from[row * distance + column / 2]);
+      const std::uint32_t bits = pair[static_cast<std::size_t>(column % 2)];
+      const auto addend = std::bit_cast<float>(bits << bits_left_out);
+      float& sum = to[row % rows * n + column];
+      sum = row < rows ? addend : sum + addend;
+    }
+}
+
 }  // namespace shard::kernels

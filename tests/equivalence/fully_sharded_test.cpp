@@ -1,7 +1,10 @@
-/// Chapter 06: weights that are kept between forward and backward.
+/// Chapter 06: weights that are kept between forward and backward, and numbers that are sent in bf16.
+
+#include <cmath>
 
 #include "06_fully_sharded/keep.hpp"
 #include "06_fully_sharded/prefetch.hpp"
+#include "06_fully_sharded/zero1.hpp"
 #include "06_fully_sharded/zero2.hpp"
 #include "06_fully_sharded/zero3.hpp"
 #include "engine/engines/optimizer.hpp"
@@ -62,9 +65,10 @@ auto gradients_across_a_step() {
 }
 
 template <class Engine>
-auto gradients_in(Precision precision) {
+auto gradients_in(Precision precision, bool reduce_in_bf16 = false) {
   set_precision(precision);
   Trained<Engine> t(1.1F);
+  t.engine.reduce_in_bf16(reduce_in_bf16);
   t.forward();
   const Gradients gradients = t.backward();
   set_precision(Precision::float32);
@@ -129,4 +133,52 @@ TEST_CASE("in bf16, weights that are rounded before they are gathered give the g
   CHECK(gradients_in<Zero3Prefetch>(Precision::bf16) == expected);
   const bool is_rounded = gradients_in<Zero2>(Precision::float32) != expected;
   CHECK((is_rounded || group().device_id() > 0));  // the last devices may have no rows
+}
+
+TEST_CASE("gradients reduced in bf16: each addend is rounded once, and the sum is float32") {
+  constexpr Index rows = 7, columns = 5;
+  const int devices = group().num_devices();
+  auto addend = [](int device) {
+    std::vector<float> values;
+    for (Index i = 0; i < rows * columns; ++i)
+      values.push_back(std::sin(static_cast<float>(1 + i + 100 * device)));
+    return values;
+  };
+  Trained<Zero3> t;
+  t.engine.reduce_in_bf16(true);
+  set_precision(Precision::bf16);
+  ledger().reset();
+  const Tensor given = t.engine
+                           .reduce_scatter<0>(Partial(
+                               group(), Tensor::from_host({rows, columns}, addend(group().device_id()))))
+                           .local();
+  set_precision(Precision::float32);
+  const std::vector<Index> pairs = slices(rows, (columns + 1) / 2, devices);
+  CHECK(ledger().traffic().bytes == pairwise_all_to_all(pairs, group().device_id()).bytes);
+  const std::vector<float> sums = given.to_host();
+  const Range mine = part(rows, devices, group().device_id());
+  for (std::size_t i = 0; i < sums.size(); ++i) {
+    float rounded_sum = 0;
+    double sum = 0, of_absolutes = 0;
+    for (int d = 0; d < devices; ++d) {
+      const float x = addend(d)[static_cast<std::size_t>(mine.begin * columns) + i];
+      int exponent = 0;
+      std::frexp(x, &exponent);
+      const float rounded = std::ldexp(std::nearbyint(std::ldexp(x, 8 - exponent)), exponent - 8);  // 8 bits
+      rounded_sum = d == 0 ? rounded : rounded_sum + rounded;
+      sum += x;
+      of_absolutes += std::abs(x);
+    }
+    CHECK(sums[i] == rounded_sum);
+    CHECK(std::abs(sums[i] - sum) <= (0x1p-8 + (devices - 1) * 0x1p-23) * of_absolutes);
+  }
+}
+
+TEST_CASE("gradients reduced in bf16 are the same in all stages, and not those reduced in float32") {
+  const auto expected = gradients_in<Zero2>(Precision::bf16, true);
+  CHECK(gradients_in<Zero1>(Precision::bf16, true) == expected);
+  CHECK(gradients_in<Zero3>(Precision::bf16, true) == expected);
+  CHECK(gradients_in<Zero3Keep>(Precision::bf16, true) == expected);
+  CHECK((gradients_in<Zero2>(Precision::bf16) != expected || group().device_id() > 0));
+  CHECK(gradients_in<Zero2>(Precision::float32, true) == gradients_in<Zero2>(Precision::float32));
 }

@@ -40,6 +40,10 @@ constexpr Index columns_of_pairs(Index n) {
   return (n + 1) / 2;
 }
 
+/// The sum of `addends` matrices of n columns, which lie below one another as to_bf16 leaves them: (addends m, ⌈n/2⌉) → (m,
+/// n). The sums are float32, from the first one to the last.
+Tensor sum_of_bf16(const Tensor& pairs, Index addends, Index n, SourceLine where = SourceLine::current());
+
 /// The product of (m, k) and (k, n), of shape (m, n). A transposed operand is not copied. The product of stacks
 /// (b, m, k) and (b, k, n) has the product of each pair, (b, m, n).
 Tensor matmul(Operand a, Operand b, SourceLine where = SourceLine::current());

@@ -71,6 +71,15 @@ Future<ReplicatedFactor> ShardedEngine::all_gather_factor_async(const Sharded<0>
       });
 }
 
+Future<Tensor> ShardedEngine::sum_of_rounded(Communicator& group, Tensor addend) {
+  const Index columns = addend.extent(1), addends = group.num_devices();
+  Tensor pairs = to_bf16(addend);
+  addend = Tensor();
+  return group.all_to_all_async(std::move(pairs), 0, 0).then([columns, addends](Tensor mine) {
+    return sum_of_bf16(mine, addends, columns);
+  });
+}
+
 Range ShardedEngine::input_rows(Index batch) const {
   Placement placement = input_layout();
   if (!placement.is_here(group())) return {0, 0};

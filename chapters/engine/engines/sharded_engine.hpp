@@ -102,6 +102,8 @@ class ShardedEngine {
 
   /// Whether backward also computes dL/dx of the whole network.
   void want_input_grad(bool wanted) { wants_input_grad_ = wanted; }
+  /// Whether reduce_scatter sends addends in bf16, where products round to bf16: half the bytes.
+  void reduce_in_bf16(bool wanted) { reduces_in_bf16_ = wanted; }
 
   Communicator& group() const { return *group_; }
   int device_id() const { return group_->device_id(); }
@@ -239,7 +241,10 @@ class ShardedEngine {
 
  private:
   Communicator* group_;
-  bool wants_input_grad_ = false;
+  /// A matrix's addends, rounded to bf16, from each device to those that keep its rows, which add them in float32.
+  static Future<Tensor> sum_of_rounded(Communicator& group, Tensor addend);
+
+  bool wants_input_grad_ = false, reduces_in_bf16_ = false;
 };
 
 template <int Axis>
@@ -247,12 +252,16 @@ Future<Sharded<Axis>> ShardedEngine::reduce_scatter_async(Partial&& p, SourceLin
   const CallSite call(where);
   Communicator& group = p.group();
   Shape global = p.global_shape();
-  return group.reduce_scatter_async(detail::Access::take(std::move(p)), ReduceOp::sum, Axis)
-      .then([&group, global](Tensor mine) {
-        detail::require_result("reduce_scatter", detail::my_part_of(group, global, Axis), mine.shape());
-        Index offset = part(global[Axis], group.num_devices(), group.device_id()).begin;
-        return detail::Access::make<Sharded<Axis>>(group, std::move(mine), global, offset);
-      });
+  const bool is_rounded =
+      Axis == 0 && global.size() == 2 && reduces_in_bf16_ && precision() == Precision::bf16;
+  Tensor addend = detail::Access::take(std::move(p));
+  Future<Tensor> sum = is_rounded ? sum_of_rounded(group, std::move(addend))
+                                  : group.reduce_scatter_async(std::move(addend), ReduceOp::sum, Axis);
+  return std::move(sum).then([&group, global](Tensor mine) {
+    detail::require_result("reduce_scatter", detail::my_part_of(group, global, Axis), mine.shape());
+    Index offset = part(global[Axis], group.num_devices(), group.device_id()).begin;
+    return detail::Access::make<Sharded<Axis>>(group, std::move(mine), global, offset);
+  });
 }
 
 template <int Axis>

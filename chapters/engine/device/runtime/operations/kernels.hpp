@@ -26,6 +26,7 @@ Later<std::vector<float>> read_later(const Tensor& t);
 /// c = a b + keep c, in `precision()`. No extent is 0. Operands are in bf16 only if products are.
 void product(Operand a, Operand b, Tensor& c, Extents e, float keep);
 void to_bf16(const Tensor& matrix, Tensor& pairs);
+void sum_of_bf16(const Tensor& pairs, Tensor& sums);
 
 /// \name Functions of single elements
 /// `h` may be `z`.

@@ -94,6 +94,18 @@ Tensor to_bf16(const Tensor& matrix, SourceLine where) {
   return pairs;
 }
 
+Tensor sum_of_bf16(const Tensor& pairs, Index addends, Index n, SourceLine where) {
+  const CallSite call(where);
+  require_matrix("sum_of_bf16", pairs);
+  if (addends < 1 || pairs.extent(0) % addends != 0 || pairs.extent(1) != columns_of_pairs(n))
+    refuse(Code::argument, "sum_of_bf16", fmt::format("{} matrices of {} columns in pairs", addends, n),
+           to_string(pairs.shape()));
+  Tensor sums = TensorMemory::make({pairs.extent(0) / addends, n});
+  const Noted noted("sum_of_bf16", pairs.size(), {&pairs}, &sums);
+  if (sums.size() > 0) kernels::sum_of_bf16(pairs, sums);
+  return sums;
+}
+
 Tensor relu(const Tensor& z, SourceLine where) {
   return mapped("relu", z, where, kernels::relu);
 }
