@@ -18,8 +18,8 @@ namespace cuda_double {
 extern int open_groups;
 void require_no_open_group(const char* call);
 
-/// Counts a call. With CUDA_DOUBLE_COUNTS in the environment, a program prints its counts when it ends.
-void count(const char* call);
+/// Counts a call, or so many of them. With CUDA_DOUBLE_COUNTS in the environment, a program prints its counts when it ends.
+void count(const char* call, int times = 1);
 /// Objects that a program must free.
 void gained(const char* kind, const void* thing);
 /// Ends the program if `thing`, which `call` needs, does not exist.

@@ -15,6 +15,7 @@ struct CUevent_st {
   cuda_double::Clock clock;
   std::shared_ptr<bool> is_reached;  // null: never recorded
   int questions = 0;                 // since the record, until the answer is yes
+  cudaStream_t stream = nullptr;
 };
 
 namespace cuda_double {
@@ -201,6 +202,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   event->questions = 1 + static_cast<int>(random() / 7 % 3);
   const cudaError_t result = add_work(stream, "cudaEventRecord", {}, [reached] { return *reached = true; });
   event->clock = stream->clock;
+  event->stream = stream;
   return result;
 }
 
@@ -215,7 +217,12 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   const bool is_known =
       std::ranges::all_of(event->clock, [](auto& at) { return host_knows(at.first, at.second); });
   if (!*event->is_reached || (!is_known && event->questions-- > 0)) return cudaErrorNotReady;
-  if (!is_known) count("waits of the host");
+  if (!is_known) {
+    count("waits of the host");
+    const int number = event->stream->number;
+    count("launches behind what the host waits for",
+          static_cast<int>(event->stream->clock[number] - event->clock[number]));
+  }
   tell_host(event->clock);
   return cudaSuccess;
 }

@@ -9,6 +9,7 @@
 
 #include "double.hpp"
 #include "engine/device/runtime/watchdog/flight_record.hpp"
+#include "nvtx3/nvToolsExt.h"
 
 namespace cuda_double {
 
@@ -95,8 +96,8 @@ int of_plans(const char* call) {
 
 }  // namespace
 
-void count(const char* call) {
-  ++books().calls[call];
+void count(const char* call, int times) {
+  books().calls[call] += times;
 }
 
 int planted(const char* call) {
@@ -126,6 +127,27 @@ void given_back(const char* kind, const void* thing, const char* call) {
 }
 
 }  // namespace cuda_double
+
+namespace {
+
+int open_ranges = 0;
+std::vector<std::string> begun_ranges;
+
+}  // namespace
+
+const std::vector<std::string>& cuda_double::ranges() {
+  return begun_ranges;
+}
+
+int nvtxRangePushA(const char* name) {
+  begun_ranges.push_back(std::string(static_cast<std::size_t>(2 * open_ranges), ' ') + name);
+  return open_ranges++;
+}
+
+int nvtxRangePop() {
+  if (open_ranges == 0) cuda_double::violation("nvtxRangePop without nvtxRangePushA");
+  return --open_ranges;
+}
 
 /// The error of the last call that failed, even if later calls have succeeded.
 cudaError_t cudaGetLastError() {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <numeric>
@@ -49,10 +50,13 @@ void require_finite_parameters(Communicator& group, ShardedEngine& engine, Index
              fmt::format("{} with an element that is not finite after step {}", name, step));
 }
 
-/// Checks and saves after the last step and, with --save-every k, after every k-th step.
-void save_if_due(const Run& run, const TrainCommand& c, ShardedEngine& engine, Optimizer& optimizer,
-                 Index step) {
-  if (step != c.training.steps && (c.save_every == 0 || step % c.save_every != 0)) return;
+/// After the last step and, with --save-every k, after every k-th step.
+bool save_is_due(const TrainCommand& c, Index step) {
+  return step == c.training.steps || (c.save_every != 0 && step % c.save_every == 0);
+}
+
+void check_and_save(const Run& run, const TrainCommand& c, ShardedEngine& engine, Optimizer& optimizer,
+                    Index step) {
   require_finite_parameters(run.group, engine, step);
   if (c.save.empty()) return;
   std::vector<std::string> order;
@@ -60,28 +64,63 @@ void save_if_due(const Run& run, const TrainCommand& c, ShardedEngine& engine, O
   save_training(engine, optimizer, order, c.save, c.form, records_of(run, c.precision, step));
 }
 
+/// Reads the losses of the steps. A GPU computes while the host launches. If the host read a loss at once, the GPU would
+/// have no work until the next step is launched. So there the host reads a step's loss when it has launched the next step,
+/// and a step's time is that from one loss to the next.
+class Losses {
+ public:
+  Losses(const Run& run, Trained& trained) : run_(run), trained_(trained), progress_(run.training.steps) {}
+
+  /// A step that has been launched in so many milliseconds. `is_due`: its loss is needed now.
+  void add(Index step, double milliseconds, std::unique_ptr<TrainingBatch> batch, bool is_due) {
+    if (unread_) read(*std::exchange(unread_, nullptr), step - 1);
+    if (!is_late_) trained_.milliseconds.push_back(milliseconds);
+    if (is_late_ && !is_due)
+      unread_ = std::move(batch);
+    else
+      read(*batch, step);
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  /// \throws Error not_finite, on device 0
+  void read(const TrainingBatch& batch, Index step) {
+    const double value = batch.loss(run_.group);
+    trained_.losses.push_back(value);
+    const auto before = std::exchange(last_, Clock::now());
+    if (is_late_)
+      trained_.milliseconds.push_back(std::chrono::duration<double, std::milli>(last_ - before).count());
+    if (!speaks(run_.group)) return;
+    if (!std::isfinite(value))
+      refuse(Code::not_finite, "train", "a finite loss", fmt::format("{} at step {}", value, step));
+    progress_.show(step, value);
+  }
+
+  const Run& run_;
+  Trained& trained_;
+  Progress progress_;
+  const bool is_late_ = backend() == "cuda";
+  std::unique_ptr<TrainingBatch> unread_;  // of the step before
+  Clock::time_point last_ = Clock::now();
+};
+
 Trained run_steps(const Run& run, const TrainCommand& command, ShardedEngine& engine, Optimizer& optimizer) {
   Trained trained;
-  Progress progress(run.training.steps);
+  Losses losses(run, trained);
   Interruption interruption;
   for (Index step = steps_before(run) + 1; step <= run.training.steps; ++step) {
     ledger().reset();
     note_section(fmt::format("step {}", step), true);
     note_parameters(engine);
-    const std::unique_ptr<TrainingBatch> batch =
-        run.network.batch(run.training.batch, run.training.seed, step);
-    trained.milliseconds.push_back(training_step(run, engine, optimizer, *batch));
+    std::unique_ptr<TrainingBatch> batch = run.network.batch(run.training.batch, run.training.seed, step);
+    const double milliseconds = training_step(run, engine, optimizer, *batch);
     trained.figures.add(run, engine, optimizer, step);
     note_section(fmt::format("after step {}", step), false);
     if (const RoutedNetwork* routed = run.network.routed()) routed->note(engine, trained.journal);
-    const double value = batch->loss(run.group);
-    trained.losses.push_back(value);
-    if (std::isfinite(value)) save_if_due(run, command, engine, optimizer, step);
+    losses.add(step, milliseconds, std::move(batch), save_is_due(command, step));
+    if (save_is_due(command, step)) check_and_save(run, command, engine, optimizer, step);
     interruption.look(run.group, step);
-    if (!speaks(run.group)) continue;
-    if (!std::isfinite(value))
-      refuse(Code::not_finite, "train", "a finite loss", fmt::format("{} at step {}", value, step));
-    progress.show(step, value);
   }
   return trained;
 }
