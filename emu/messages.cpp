@@ -40,12 +40,12 @@ void post_receive(Call& call, int from, std::span<float> values, Index message) 
 }  // namespace
 
 void set_message_filter(MessageFilter* new_filter) {
-  device().part<Filter>().filter = new_filter;
+  device().state<Filter>().filter = new_filter;
 }
 
 void send_values(Call& call, int to, std::span<const float> values, Index message) {
   if (values.empty()) return;
-  MessageFilter* filter = device().part<Filter>().filter;
+  MessageFilter* filter = device().state<Filter>().filter;
   post(call, to, filter == nullptr ? values : filter->passed(values), message);
 }
 

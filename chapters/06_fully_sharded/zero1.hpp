@@ -40,7 +40,7 @@ class Zero1 : public ShardedEngine {
   /// The optimizer gets this device's rows and their gradient. It keeps state for just these rows, so over
   /// all devices the state exists once.
   Trainables trainable() override {
-    return layers(weights_).part(num_devices(), device_id());  // D/N of the rows, or F/N
+    return layers(weights_).slice(num_devices(), device_id());  // D/N of the rows, or F/N
   }
 
   /// After the update, only this device's rows are new, so `Replicated` is not true until the others send

@@ -37,7 +37,7 @@ class Zero2 : public ShardedEngine {
   /// ## The step
   /// As in the first stage.
   Trainables trainable() override {
-    return layers(weights_).part(num_devices(), device_id());  // D/N of the rows, or F/N
+    return layers(weights_).slice(num_devices(), device_id());  // D/N of the rows, or F/N
   }
 
   void after_step() override {

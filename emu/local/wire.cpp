@@ -130,7 +130,7 @@ class WireInMemory : public Wire {
   int place() const override { return place_; }
   int size() const override { return static_cast<int>(members_.size()); }
 
-  std::unique_ptr<Wire> part(Index id, const std::vector<int>& places) override {
+  std::unique_ptr<Wire> subgroup(Index id, const std::vector<int>& places) override {
     std::vector<int> members;
     for (int place : places) members.push_back(members_[static_cast<std::size_t>(place)]);
     return std::make_unique<WireInMemory>(id, std::move(members));
@@ -335,5 +335,5 @@ std::unique_ptr<shard::runtime::Wire> shard::runtime::wire_of_world() {
   struct Made {
     Index wires = 0;
   };
-  return std::make_unique<local::WireInMemory>(-device().part<Made>().wires++, std::move(members));
+  return std::make_unique<local::WireInMemory>(-device().state<Made>().wires++, std::move(members));
 }

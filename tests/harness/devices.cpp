@@ -23,14 +23,14 @@ std::string name_of_group(const Communicator& group) {
 }
 
 GroupUnderTest& group() {
-  return device().part<GroupUnderTest>();
+  return device().state<GroupUnderTest>();
 }
 
 PlainEngine& engine() {
   struct OnGroup : PlainEngine {
     OnGroup() : PlainEngine(testing::group()) {}  // not the engine's own group
   };
-  return device().part<OnGroup>();
+  return device().state<OnGroup>();
 }
 
 int me() {

@@ -86,7 +86,7 @@ struct Planted {
   std::list<CorruptingFilter> filters;
 };
 Planted& planted() {
-  return device().part<Planted>();
+  return device().state<Planted>();
 }
 
 }  // namespace

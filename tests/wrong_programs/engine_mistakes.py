@@ -190,7 +190,7 @@ OF_FULLY_SHARDED = [
             "reduce_scatter<0>(std::move(dw[l]))", "all_reduce(std::move(dw[l]))",
             DIVIDED, code=84, run="--variant zero1"),
     Mistake(ZERO, "zero1.hpp", "the optimizer gets all rows",
-            "layers(weights_).part(num_devices(), device_id())", "layers(weights_)",
+            "layers(weights_).slice(num_devices(), device_id())", "layers(weights_)",
             DIVIDED, code=84, run="--variant zero1"),
     Mistake(ZERO, "zero1.hpp", "weights not gathered after the step",
             "  void after_step() override {\n", "  void after_step() override {\n    return;\n",

@@ -120,7 +120,7 @@ void load_training(ShardedEngine& engine, Optimizer& optimizer, const std::strin
   for (const Trainable& t : engine.trainable()) {
     std::vector<Tensor>& state = optimizer.state_of(t);
     for (std::size_t i = 0; i < kept.size(); ++i) {
-      state[i] = stored->part(t.name + '/' + kept[i], t.ranges);
+      state[i] = stored->slices(t.name + '/' + kept[i], t.ranges);
       state[i].charge_to(Purpose::optimizer);
     }
   }

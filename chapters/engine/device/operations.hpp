@@ -109,7 +109,7 @@ class Indices {
   Indices(std::span<const Index> all) : Indices(std::vector<Index>(all.begin(), all.end())) {}
 
   /// `count` of these, from `first` on.
-  Indices part(Index first, Index count) const {
+  Indices range(Index first, Index count) const {
     Indices some = *this;
     some.part_ = part_.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count));
     return some;
@@ -117,7 +117,7 @@ class Indices {
   /// The same part of another list that is as long as the whole of this one.
   Indices same_part_of(std::vector<Index> another) const {
     const Indices all(std::move(another));
-    return whole_ ? all.part(begin() - whole_->data(), size()) : all;
+    return whole_ ? all.range(begin() - whole_->data(), size()) : all;
   }
 
   Index size() const { return std::ssize(part_); }

@@ -20,10 +20,10 @@ Device& device() {
   return running != nullptr ? *running : device_of_process();
 }
 
-/// Destroys parts in the reverse order of their making: later parts may use earlier ones.
+/// Destroys states in the reverse order of their making: later ones may use earlier ones.
 Device::~Device() {
   const Scope scope(*this);
-  for (; !made_.empty(); made_.pop_back()) parts_[made_.back()].reset();
+  for (; !made_.empty(); made_.pop_back()) states_[made_.back()].reset();
 }
 
 std::size_t Device::next_number() {

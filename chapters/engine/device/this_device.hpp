@@ -25,16 +25,16 @@ class Device {
   bool is_observed = false;   ///< there are observers (books/observer.hpp)
 
   /// The device's only object of this type, made at the first call.
-  template <class Part>
-  Part& part() {
+  template <class State>
+  State& state() {
     static const std::size_t number = next_number();
-    if (number >= parts_.size() || parts_[number] == nullptr) {
-      auto made = std::make_shared<Part>();  // its constructor may make other parts
-      if (number >= parts_.size()) parts_.resize(number + 1);
-      parts_[number] = std::move(made);
+    if (number >= states_.size() || states_[number] == nullptr) {
+      auto made = std::make_shared<State>();  // its constructor may make others
+      if (number >= states_.size()) states_.resize(number + 1);
+      states_[number] = std::move(made);
       made_.push_back(number);
     }
-    return *static_cast<Part*>(parts_[number].get());
+    return *static_cast<State*>(states_[number].get());
   }
 
   /// During its lifetime, this thread's current device is that one.
@@ -52,8 +52,8 @@ class Device {
  private:
   static std::size_t next_number();
 
-  std::vector<std::shared_ptr<void>> parts_;  // by number
-  std::vector<std::size_t> made_;             // their numbers, in the order in which they were made
+  std::vector<std::shared_ptr<void>> states_;  // by number
+  std::vector<std::size_t> made_;              // their numbers, in the order in which they were made
 };
 
 /// The current device.

@@ -186,7 +186,7 @@ class MeshEngine : public Base {
     const CallSite call(where);
     const Shape global = checkpoint.shape(name);
     const std::vector<Range> mine = ranges_after(On<Letters...>::cuts(mesh_), global);
-    return On<Letters...>(mesh_, checkpoint.part(name, mine), global);
+    return On<Letters...>(mesh_, checkpoint.slices(name, mine), global);
   }
   /// Loads a parameter that lies at the place `owner` of the axes with O. The devices at the other places
   /// load nothing.

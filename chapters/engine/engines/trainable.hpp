@@ -43,7 +43,7 @@ class Trainables : public std::vector<Trainable> {
   }
 
   /// Cuts the rows of each parameter into `parts` parts and returns the k-th part of each.
-  Trainables part(int parts, int k) && {
+  Trainables slice(int parts, int k) && {
     for (Trainable& t : *this) {
       Range rows = shard::part(t.parameter.tensor->extent(0), parts, k);
       t.parameter = Rows(*t.parameter.tensor, rows.begin, rows.end);

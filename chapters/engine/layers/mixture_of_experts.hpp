@@ -41,7 +41,7 @@ struct ExpertChoice {
   /// The tokens that chose an expert, in ascending order.
   Indices tokens_of(Index expert) const {
     const auto e = static_cast<std::size_t>(expert);
-    return lists->tokens.part(lists->first[e], lists->counts[e]);
+    return lists->tokens.range(lists->first[e], lists->counts[e]);
   }
 };
 
@@ -144,7 +144,7 @@ MixtureGradients<X, C, R> mixture_of_experts_backward(const X& dy,
   std::vector<Tensor> dn;
   std::vector<const Tensor*> all;
   for (std::size_t e = 0; e < experts.size(); ++e) {
-    const Indices choices = lists.in_order.part(lists.first[e], lists.counts[e]);
+    const Indices choices = lists.in_order.range(lists.first[e], lists.counts[e]);
     X answer = detail::some_rows(dy, choice.tokens_of(static_cast<Index>(e)));  // (t, D)
     answer = relaid(how.rounded(scale_rows(Access::take(std::move(answer)), choice.gates, choices)), answer);
     d.experts.push_back(feed_forward_backward(answer, kept.n[e], experts[e], how, std::move(kept.of[e])));

@@ -62,7 +62,7 @@ void Checkpoint::read_in_pieces(const std::string& name, const Ranges& part, con
   }
 }
 
-Tensor Checkpoint::part(const std::string& name, const Ranges& ranges) const {
+Tensor Checkpoint::slices(const std::string& name, const Ranges& ranges) const {
   const int axis = outermost_axis(name);
   const auto a = static_cast<std::size_t>(axis);
   Tensor t = Tensor::uninitialized(shape_of(ranges));
@@ -82,11 +82,11 @@ Tensor Checkpoint::part(const std::string& name, const Ranges& ranges) const {
 }
 
 Tensor Checkpoint::slice(const std::string& name, int axis, Index begin, Index end) const {
-  return part(name, along(shape(name), axis, begin, end));
+  return slices(name, along(shape(name), axis, begin, end));
 }
 
 Tensor Checkpoint::whole(const std::string& name) const {
-  return part(name, all_of(shape(name)));
+  return slices(name, all_of(shape(name)));
 }
 
 namespace {

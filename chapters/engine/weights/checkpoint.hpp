@@ -43,14 +43,14 @@ class Checkpoint {
   /// transposed.
   virtual int outermost_axis(const std::string&) const { return 0; }
   /// Loads a part on the device and books its memory as parameters. The host holds one piece at a time.
-  Tensor part(const std::string& name, const Ranges& ranges) const;
+  Tensor slices(const std::string& name, const Ranges& ranges) const;
   Tensor slice(const std::string& name, int axis, Index begin, Index end) const;
   Tensor whole(const std::string& name) const;
 
  protected:
   /// \throws Error file: there is no parameter of that name, but others like it
   [[noreturn]] void refuse_unknown(const std::string& name) const;
-  /// Called with what `part` would read, where tensors have no elements.
+  /// Called with what `slices` would read, where tensors have no elements.
   virtual void pass_over(const std::string& /*name*/, const Ranges& /*part*/) const {}
 
  private:

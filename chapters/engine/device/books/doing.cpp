@@ -12,7 +12,7 @@ std::string_view name(Phase phase) {
 }
 
 Doing& Doing::now() {
-  return device().part<Doing>();
+  return device().state<Doing>();
 }
 
 Doing::Within::Within(Phase phase, std::optional<Index> micro_batch, std::optional<int> stage) {

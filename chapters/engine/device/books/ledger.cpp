@@ -53,7 +53,7 @@ void Ledger::reset() {
 }
 
 Ledger& ledger() {
-  return device().part<Ledger>();
+  return device().state<Ledger>();
 }
 
 }  // namespace shard

@@ -45,7 +45,7 @@ void wait_for(Group& group, const std::string& what, Started request, std::share
   const Index entered = group.counts().enter(slot);
   const SourceLine where = current_call_site();
   auto describe = [&] {
-    const bool is_at_end = device().part<End>().is_reached;
+    const bool is_at_end = device().state<End>().is_reached;
     const Index calls = stream().calls();
     Blocked blocked =
         wait_outside(stream(), what + group.in_group(),
@@ -57,7 +57,7 @@ void wait_for(Group& group, const std::string& what, Started request, std::share
   try {
     for (Wait wait; !request->test(); wait.idle(describe)) stream().resume_ready();
   } catch (...) {
-    device().part<Abandoned>().all.emplace_back(std::move(request), std::move(memory));
+    device().state<Abandoned>().all.emplace_back(std::move(request), std::move(memory));
     throw;
   }
 }
@@ -111,7 +111,7 @@ std::vector<std::string> gather(Group& group, const Request& request) {
 }
 
 Index max_at_end(Group& world, Index exit_code) {
-  device().part<End>().is_reached = true;
+  device().state<End>().is_reached = true;
   const auto numbers = numbers_of({exit_code}, world.members().size());
   wait_for(world, "the end of the program", world.wire_of_end().all_gather(numbers->mine, numbers->all),
            numbers, PostCounts::end_slot);

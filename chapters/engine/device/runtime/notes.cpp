@@ -10,7 +10,7 @@ namespace shard {
 namespace {
 
 std::vector<Observer*>& observers() {
-  return device().part<std::vector<Observer*>>();
+  return device().state<std::vector<Observer*>>();
 }
 /// Calls f(observer) for each. Without observers, it costs one question.
 template <class F>

@@ -128,7 +128,7 @@ void Stream::drain() {
 }
 
 Stream& stream() {
-  return device().part<Stream>();
+  return device().state<Stream>();
 }
 
 }  // namespace shard::runtime

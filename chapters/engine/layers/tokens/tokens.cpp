@@ -38,8 +38,8 @@ void Tokens::set(std::vector<Index> new_ids, const std::vector<Index>& new_label
   const Index count = std::ssize(new_ids);
   new_ids.insert(new_ids.end(), new_labels.begin(), new_labels.end());
   const Indices both(one_of_equal(std::move(new_ids)));
-  ids = both.part(0, count);
-  labels = both.part(count, both.size() - count);
+  ids = both.range(0, count);
+  labels = both.range(count, both.size() - count);
 }
 
 Tokens Tokens::read(const Tensor& input, Index vocabulary, Index first_position, SourceLine where) {
@@ -80,7 +80,7 @@ Tokens Tokens::piece(Index m, Index pieces) const {
   Tokens some{.sequences = mine.size(), .length = length, .positions = positions};
   some.first_sequence = first_sequence + mine.begin;
   auto of_mine = [&](const Indices& from) {
-    const Indices to = from.size() == 0 ? from : from.part(mine.begin * length, mine.size() * length);
+    const Indices to = from.size() == 0 ? from : from.range(mine.begin * length, mine.size() * length);
     return std::vector<Index>(to.begin(), to.end());
   };
   some.set(of_mine(ids), of_mine(labels));

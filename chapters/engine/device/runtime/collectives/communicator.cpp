@@ -90,7 +90,7 @@ class GroupCommunicator : public Communicator {
     for (int d = 0; d < num_devices(); ++d)
       if (colors[static_cast<std::size_t>(d)] == *request.color) places.push_back(d);
     std::ranges::stable_sort(places, {}, [&](int d) { return keys[static_cast<std::size_t>(d)]; });
-    return make_communicator(group_->part(id, places));
+    return make_communicator(group_->subgroup(id, places));
   }
 
   /// An id larger than those of all groups of this device. A new group gets the largest one of its members.
@@ -98,7 +98,7 @@ class GroupCommunicator : public Communicator {
     struct Next {
       Index id = 1;
     };
-    return device().part<Next>().id;
+    return device().state<Next>().id;
   }
 
   /// \throws Error argument for a device or an axis that does not exist, and for shapes or counts that do not fit

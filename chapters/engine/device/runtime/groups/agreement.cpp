@@ -49,7 +49,7 @@ void Agreement::begin(Group& group, const Request& mine, MayDiffer difference) {
   group_ = &group;
   mine_ = &mine;
   group.begin_call();
-  is_left_out_ = !device().part<AgreementOption>().is_on && difference.axis == MayDiffer::nothing().axis;
+  is_left_out_ = !device().state<AgreementOption>().is_on && difference.axis == MayDiffer::nothing().axis;
   if (is_left_out_) return;
   words_.resize(word_size * static_cast<std::size_t>(group.num_devices()));
   const bool has_extent = difference.axis >= 0;
@@ -222,5 +222,5 @@ void throw_disagreement(const Group& group, const std::vector<Claim>& claims) {
 }  // namespace shard::runtime
 
 void shard::set_agreement(bool is_on) {
-  shard::device().part<shard::runtime::AgreementOption>().is_on = is_on;
+  shard::device().state<shard::runtime::AgreementOption>().is_on = is_on;
 }

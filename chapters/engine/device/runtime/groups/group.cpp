@@ -17,10 +17,10 @@ std::shared_ptr<Group> Group::world() {
   return all;
 }
 
-std::shared_ptr<Group> Group::part(Index id, const std::vector<int>& places) const {
+std::shared_ptr<Group> Group::subgroup(Index id, const std::vector<int>& places) const {
   std::vector<int> members;
   for (int place : places) members.push_back(member(place));
-  return std::shared_ptr<Group>(new Group(wire_->part(id, places), id, std::move(members)));
+  return std::shared_ptr<Group>(new Group(wire_->subgroup(id, places), id, std::move(members)));
 }
 
 Group::Group(std::unique_ptr<Wire> wire, Index id, std::vector<int> members)

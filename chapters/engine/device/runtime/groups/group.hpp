@@ -81,7 +81,7 @@ class Group {
   static std::shared_ptr<Group> world();
   /// Makes a group of these members, in this order; this device is one of them. A collective of these members. It
   /// does not notice errors of other devices, so all members must be certain to call it.
-  std::shared_ptr<Group> part(Index id, const std::vector<int>& places) const;
+  std::shared_ptr<Group> subgroup(Index id, const std::vector<int>& places) const;
   ~Group();
   Group(const Group&) = delete;
   Group& operator=(const Group&) = delete;

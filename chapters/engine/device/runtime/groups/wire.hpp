@@ -32,7 +32,7 @@ class Wire {
   virtual int place() const = 0;
   virtual int size() const = 0;
   /// Makes the wire of these members, in this order; this one is among them. A collective of these members.
-  virtual std::unique_ptr<Wire> part(Index id, const std::vector<int>& places) = 0;
+  virtual std::unique_ptr<Wire> subgroup(Index id, const std::vector<int>& places) = 0;
 
   /// A `synchronous` send is complete only when its receive has been posted.
   virtual Started send(int to, int tag, std::span<const Index> numbers, bool synchronous) = 0;

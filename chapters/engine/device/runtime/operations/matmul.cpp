@@ -26,10 +26,10 @@ void multiply_into(Tensor& c, Operand a, Operand b, Extents e, float keep) {
 }  // namespace
 
 void set_precision(Precision precision) {
-  device().part<PrecisionOfProducts>().value = precision;
+  device().state<PrecisionOfProducts>().value = precision;
 }
 Precision precision() {
-  return device().part<PrecisionOfProducts>().value;
+  return device().state<PrecisionOfProducts>().value;
 }
 
 Tensor matmul(Operand a, Operand b, SourceLine where) {

@@ -17,7 +17,7 @@ struct Choices {
 }  // namespace
 
 void choose_in_turn(bool is_wanted) {
-  device().part<Choices>().are_in_turn = is_wanted;
+  device().state<Choices>().are_in_turn = is_wanted;
 }
 
 std::vector<Index> runtime::columns_in_turn(Index rows, Index k, Index n) {
@@ -37,7 +37,7 @@ Later<std::vector<Index>> top_k(const Tensor& t, Index k, SourceLine where) {
   const CallSite call(where);
   const runtime::Noted noted("top_k", t.size(), {&t}, nullptr);
   require_columns(t, k);
-  if (device().part<Choices>().are_in_turn) return runtime::columns_in_turn(t.extent(0), k, t.extent(1));
+  if (device().state<Choices>().are_in_turn) return runtime::columns_in_turn(t.extent(0), k, t.extent(1));
   return kernels::largest_columns(t, k);
 }
 
@@ -45,7 +45,7 @@ Tensor top_k_counts(const Tensor& t, Index k, SourceLine where) {
   const CallSite call(where);
   const runtime::Noted noted("top_k_counts", t.size(), {&t}, nullptr);
   require_columns(t, k);
-  if (!device().part<Choices>().are_in_turn) return kernels::largest_counts(t, k);
+  if (!device().state<Choices>().are_in_turn) return kernels::largest_counts(t, k);
   return runtime::counted(runtime::columns_in_turn(t.extent(0), k, t.extent(1)), t.extent(1));
 }
 

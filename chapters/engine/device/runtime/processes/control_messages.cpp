@@ -12,7 +12,7 @@ using std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
 ControlMessages& ControlMessages::instance() {
-  return device().part<ControlMessages>();
+  return device().state<ControlMessages>();
 }
 
 void ControlMessages::begin() {

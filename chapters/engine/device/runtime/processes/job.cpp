@@ -58,7 +58,7 @@ class OwnFolder {
 };
 
 OwnFolder& own_folder() {
-  return device().part<OwnFolder>();
+  return device().state<OwnFolder>();
 }
 
 }  // namespace

@@ -78,7 +78,7 @@ class MpiWire : public Wire {
   int place() const override { return place_; }
   int size() const override { return size_; }
 
-  std::unique_ptr<Wire> part(Index, const std::vector<int>& places) override {
+  std::unique_ptr<Wire> subgroup(Index, const std::vector<int>& places) override {
     MPI_Group all = MPI_GROUP_NULL, some = MPI_GROUP_NULL;
     MPI_Comm comm = MPI_COMM_NULL;
     require_success(MPI_Comm_group(comm_, &all), "split");

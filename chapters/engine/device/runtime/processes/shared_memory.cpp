@@ -70,7 +70,7 @@ Started SharedWords::tell(std::span<const Index> mine, std::span<Index> all) {
 }
 
 SharedMemory& SharedMemory::instance() {
-  return device().part<SharedMemory>();
+  return device().state<SharedMemory>();
 }
 
 void SharedMemory::begin() {

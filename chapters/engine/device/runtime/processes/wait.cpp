@@ -107,7 +107,7 @@ void Wait::listen(const Describe& describe) {
     FlightRecord::instance().note_state(describe().is_polling ? FlightRecord::State::polls
                                                               : FlightRecord::State::waits);
   receive_failures();
-  Search& search = device().part<Search>();
+  Search& search = device().state<Search>();
   if (!search.mine) return;
   receive_verdict(describe);
   search_for_deadlock(*search.mine, describe, since_);
@@ -122,7 +122,7 @@ Wait::~Wait() {
 void Wait::let_others_run() {}
 
 void Wait::end_search() {
-  device().part<Search>().mine.reset();
+  device().state<Search>().mine.reset();
 }
 
 }  // namespace shard::runtime

@@ -37,7 +37,7 @@ void append_line(const std::string& path, const std::string& line) {
 }  // namespace
 
 FlightRecord& FlightRecord::instance() {
-  return device().part<FlightRecord>();
+  return device().state<FlightRecord>();
 }
 
 void FlightRecord::begin(int device) {

@@ -8,7 +8,7 @@
 namespace shard::runtime {
 
 MessageCounts& MessageCounts::instance() {
-  return device().part<MessageCounts>();
+  return device().state<MessageCounts>();
 }
 
 void MessageCounts::note_sent(int to, std::string_view call, Index number, SourceLine where) {

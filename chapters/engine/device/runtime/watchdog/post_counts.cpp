@@ -16,7 +16,7 @@ struct AllCounts {
 };
 
 AllCounts& all() {
-  return device().part<AllCounts>();
+  return device().state<AllCounts>();
 }
 
 }  // namespace
