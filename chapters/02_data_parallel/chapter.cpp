@@ -1,9 +1,9 @@
 #include "accumulated.hpp"
 #include "bucketed.hpp"
-#include "costs.hpp"
 #include "data_parallel.hpp"
 #include "engine/program/registry.hpp"
 #include "scatter_gather.hpp"
+#include "scatter_gather_costs.hpp"
 
 namespace shard::data_parallel {
 

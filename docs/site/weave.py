@@ -26,7 +26,7 @@ def sources(folder):
     """Reading order: the engine; its main; headers, first as README.md links to them; closed forms; the rest."""
     linked = re.findall(r"\]\((?:\./)?(\w+\.hpp)\)", (folder / "README.md").read_text("utf-8"))
     headers = sorted(path.name for path in folder.glob("*.hpp"))
-    last = ["costs.hpp", "chapter.hpp"] + sorted(path.name for path in folder.glob("*.cpp"))
+    last = [name for name in headers if name.endswith("costs.hpp")] + ["chapter.hpp"] + sorted(path.name for path in folder.glob("*.cpp"))
     order = [re.sub(r"^\d+_", "", folder.name) + ".hpp", "main.cpp"]
     order += [name for name in linked + headers if name not in last] + last
     return [folder / name for name in dict.fromkeys(order) if (folder / name).is_file()]
@@ -62,7 +62,7 @@ def source(page, path):
     text = path.read_text("utf-8")
     lines = text.splitlines()
     kind = "The engine: " if "public ShardedEngine" in text else ""
-    kind = "Its closed forms: " if path.name == "costs.hpp" else kind
+    kind = "Its closed forms: " if path.name.endswith("costs.hpp") else kind
     shown = listing(site.output / site.listings[name])
     result = page.heading(2, kind + path.name, page_name(name))
     for is_prose, first, last in parts(lines):
