@@ -109,7 +109,7 @@ class Suites:
 # Tests in several files with other names, and the numbers of devices of tests whose devices are processes.
 SUBJECTS = {"collectives_test": ["collectives/*"], "layouts_test": ["layouts/*"], "operations_test": ["operations/*"],
             "safetensors_test": ["files/*"], "engine_test": ["*/engine_test", "*/optimizer_test"],
-            "proof_test": ["*/proof_test", "*/report_test"],
+            "proof_test": ["*/proof_test", "*/loss_curve_test", "*/report_test"],
             "equivalence": ["*/equivalence_test", "*/generation_test", "*/resume_test"]}
 PROGRAMS = {"deadlock_test": "emu_tests", "train_test": "train_test"}
 PROCESSES = {"deadlock_test": 1, "train_test": 3}
