@@ -20,19 +20,19 @@ def turns(_, *words):
                   f'<path d="M{x} 20v{38 + ROW * len(begun)}" class="grid" stroke-dasharray="3 3"/>']
         x += width
     moments = [moment for _, some in doings for moment in some]
+    gets = next(n for n, (name, _) in enumerate(doings) if name.startswith("get "))
+    looks = sum(len(some) for _, some in doings[:gets])  # from then on, the device looks all the time
     for row, call in enumerate(begun):
         y = 76 + ROW * row
-        parts += [text(14, y + 18, f"call {call}", "start"), *of_call(call, moments, begun[call], y, DEVICES[row])]
-    gets = next(n for n, (name, _) in enumerate(doings) if name.startswith("get "))
-    begins = sum(len(some) for _, some in doings[:gets])
+        parts += [text(14, y + 18, f"call {call}", "start"), *of_call(call, moments, begun[call], looks, y, DEVICES[row])]
     for n, moment in enumerate(moments):
-        if n >= begins and moment.endswith("."):
+        if n >= looks and moment.endswith("."):
             parts.append(text(LEFT + STEP * (n + 0.5), 16, "idle", kind="soft", size=11))
     y = 76 + ROW * len(begun) + 16
     return svg(x + 14, y + 10, parts + legend(y), "who resumes two calls, over time")
 
 
-def of_call(call, moments, begins, y, colour):
+def of_call(call, moments, begins, looks, y, colour):
     """What one call does: it waits behind another one, runs a step, waits for messages, or has them and is not resumed."""
     parts, since, state = [], begins, "behind"
     def waits(end):
@@ -44,8 +44,9 @@ def of_call(call, moments, begins, y, colour):
         if not found:
             continue
         if found[1] == ".":
-            waits(n + 0.5)
-            since, state = n + 0.5, "there"
+            arrives = n + (1 if n >= looks else 0.5)
+            waits(arrives)
+            since, state = arrives, "there"
             continue
         waits(n)
         what = "done" if found[1] == "=" else f"step {found[1]}"
