@@ -23,7 +23,8 @@ int play_all(Communicator& group, const std::string& only, const std::string& mi
     mistakes.at(mistake)(group);
   }
   const std::vector<Outcome> outcomes = play(group, only);
-  if (group.device_id() == 0 && !report.empty()) write_report(report, outcomes, group.num_devices());
+  if (group.device_id() == 0 && !report.empty())
+    write_report(report, "00", "collectives", outcomes, group.num_devices());
   return all_right(outcomes) ? 0 : static_cast<int>(Code::differs);
 }
 

@@ -31,8 +31,7 @@ void synchronise(const std::string& folder) {
 /// The lock of a folder. None if another run holds it, or if the folder is gone or was replaced.
 FileDescriptor locked(const std::string& folder) {
   FileDescriptor opened(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-  struct stat mine {
-  }, now{};
+  struct stat mine = {}, now = {};
   const bool is_mine = opened.get() >= 0 && ::flock(opened.get(), LOCK_EX | LOCK_NB) == 0 &&
                        ::fstat(opened.get(), &mine) == 0 && ::stat(folder.c_str(), &now) == 0 &&
                        mine.st_ino == now.st_ino && mine.st_dev == now.st_dev;

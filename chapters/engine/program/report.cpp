@@ -52,9 +52,10 @@ void write_report(const std::string& path, const Report& r) {
   replace_file(path, j.dump(1) + '\n');
 }
 
-void write_report(const std::string& path, const std::vector<Outcome>& outcomes, int devices) {
-  json j = {{"chapter", "00"},
-            {"title", "collectives"},
+void write_report(const std::string& path, const std::string& chapter, const std::string& title,
+                  const std::vector<Outcome>& outcomes, int devices) {
+  json j = {{"chapter", chapter},
+            {"title", title},
             {"devices", devices},
             {"ok", std::ranges::all_of(outcomes, &Outcome::is_right)}};
   for (const Outcome& o : outcomes)

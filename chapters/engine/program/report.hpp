@@ -48,7 +48,9 @@ struct Report {
 
 /// Writes the whole file or none: see Replacement. \throws Error file when it cannot be written
 void write_report(const std::string& path, const Report& report);
-void write_report(const std::string& path, const std::vector<Outcome>& outcomes, int devices);
+/// Of a chapter that shows collectives.
+void write_report(const std::string& path, const std::string& chapter, const std::string& title,
+                  const std::vector<Outcome>& outcomes, int devices);
 /// \throws Error file when the file cannot be read, or is no report
 Report read_report(const std::string& path);
 
