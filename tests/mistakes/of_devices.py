@@ -48,7 +48,7 @@ PARTS["runtime"] = [
          "Somebody keeps the last value for the largest.", "nothing to see: wrong figures"),
         ("traffic-of-one-group", "group.value_or(of.first)", "group.value_or(0)", "Somebody tests with one group of devices.", "nothing to see: wrong figures")),
     *of("runtime ledger", DEVICE + "runtime/notes.cpp", "02_data_parallel", "collectives_test",
-        ("moves-not-observed", "o->released(from, bytes);", "",
+        ("moves-not-observed", "o.released(from, bytes);", "",
          "Somebody tells an observer of the new purpose and not of the end of the old one.", "nothing to see")),
     *of("device closed forms", DEVICE + "books/collective_costs.cpp",
         "02_data_parallel", "02_data_parallel.equivalence@8",
