@@ -595,6 +595,15 @@ class Judged(Folder):
         self.assertIn(". The order of work is another one, too: device 0's piece of work 2: expected B0, given B1",
                       judge_figures(self.forms, self.figures))
 
+    def test_the_fullest_device_is_the_limit_where_check_knows_no_other(self):
+        self.forms[0] |= {"held": 100}
+        self.figures[1] |= {"held": 91}
+        self.assertNotEqual(self.judged().memory, [])
+        self.asked.knows_fullest = True
+        self.assertEqual(self.judged().memory, [])
+        self.figures[1] |= {"held": 101}
+        self.assertIn("device 1 held 101 bytes", self.judged().memory[0])
+
     def test_a_pipeline_that_idles(self):
         self.judged()
         said = json.loads((self.folder / "device_0.json").read_text())

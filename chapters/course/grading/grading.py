@@ -79,7 +79,7 @@ class Staff:
 class Grader:
     def __init__(self, tree, some, seed):
         self.tree, self.exercises, self.seed = tree, some, seed
-        self.asked = {e.id: [Asked(test, e.chapter, e.beats) for test in tests_of(e, seed)]
+        self.asked = {e.id: [Asked(test, e.chapter, e.beats, bool(e.figures)) for test in tests_of(e, seed)]
                       for e in some.values()}
         every = [a for asked in self.asked.values() for a in asked]
         tree.make_staff(sorted({a.program for a in every} | {a.of_beaten().program for a in every if a.beats}))

@@ -178,7 +178,7 @@ def judge(asked, ended, folder, forms, counted=None):
         outcome.results += [str(d) for d in unknown_last[:6]]
         if found:
             outcome.has_figures = True
-            hold_figures(outcome, found, forms)
+            hold_figures(outcome, found, of_fullest(forms) if asked.knows_fullest else forms)
             if counted:
                 hold_counted(outcome, *counted)
     if outcome.results:  # wrong results have no figures
@@ -191,6 +191,11 @@ def words_of(ended):
     lines = ended.output.strip().splitlines()
     first = next((i for i, line in enumerate(lines) if line.startswith("error: ")), len(lines) - 1)
     return ["\n".join(lines[first:first + 12]) or f"ended with code {ended.code} and said nothing"]
+
+
+def of_fullest(forms):
+    """Each device may hold as much as the one that holds most: ./check knows no more of a test with `figures`."""
+    return [form | {"held": max(other.get("held", 0) for other in forms)} for form in forms]
 
 
 def hold_figures(outcome, found, forms):

@@ -87,8 +87,8 @@ class Stepped(Problem):
 # ---- The files of a test ---------------------------------------------------------------------------------
 class Asked:
     """A test as files, and its expected results, {name: array}, in `problem.expected`."""
-    def __init__(self, test, chapter, beats=""):
-        self.test, self.chapter, self.beats = test, chapter, beats
+    def __init__(self, test, chapter, beats="", knows_fullest=False):
+        self.test, self.chapter, self.beats, self.knows_fullest = test, chapter, beats, knows_fullest
         self.random = random.Random(f"{test.seed}/{test.text}")
         kind = {"00": self.ring, "07": self.layer, "08": self.decoder, "05": self.mixture, "10": self.split}
         is_mixture = test.options.get("--variant", "") in ("expert-data", "switch-data")

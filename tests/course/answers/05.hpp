@@ -173,7 +173,7 @@ Placed forward(Tensor input) override {
               std::move(answers)});
   return out;
 }
-//// 05.2 red: tokens are sent as a copy
+//// 05.2 tokens are sent as a copy
 Placed forward(Tensor input) override {
   Sharded<0> x = my_rows(std::move(input));
   Choices choices = choose(matmul(x, router_).local(), rule_);

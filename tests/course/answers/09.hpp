@@ -24,7 +24,7 @@ Gradients backward(Tensor dout) override {
   gradients.put(Gradients::input_grad, std::move(d));
   return gradients;
 }
-//// 09.1 red: weights first, the gradient then
+//// 09.1 weights first, the gradient then
 Gradients backward(Tensor dout) override {
   auto [inputs] = tape_.pop();
   Gradients gradients;
