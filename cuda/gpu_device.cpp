@@ -2,20 +2,48 @@
 
 #include <fmt/format.h>
 
+#include <list>
+#include <optional>
+
 #include "cuda/gpu_memory.hpp"
 #include "cuda/host_staged.hpp"
 #include "cuda/nccl/connections.hpp"
+#include "cuda/ranges.hpp"
 #include "cuda/success.hpp"
 #include "engine/device/books/ledger.hpp"
+#include "engine/device/books/observer.hpp"
 #include "engine/device/books/products_by.hpp"
 #include "engine/device/runtime/backend.hpp"
 #include "engine/device/runtime/collectives/collectives.hpp"
 
 namespace shard::runtime {
 
+namespace {
+
+/// Gives a profiler a range for each step, and in it one for each operation. (LaunchIn gives it those of calls.)
+class RangesOfSteps : public Observer {
+ public:
+  void section(const std::string& name, bool) override {
+    step_.reset();  // before the next one begins
+    step_.emplace(name);
+  }
+  void begins(const Operation& operation) override {
+    operations_.emplace_back(operation.function, current_call_site());
+  }
+  void computed(const Operation&) override { operations_.pop_back(); }
+
+ private:
+  std::optional<cuda::TimeRange> step_;
+  std::list<cuda::TimeRange> operations_;
+};
+
+}  // namespace
+
 void set_up_device() {
   cuda::gpu();
   cuda::reserve_page_locked();
+  if (cuda::has_ranges()) [[maybe_unused]]
+    static auto* until_the_end = new Observation(*new RangesOfSteps);
 }
 
 std::unique_ptr<DataPlane> make_data_plane(const Group& group) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "cuda/gpu.hpp"
+#include "cuda/ranges.hpp"
 #include "engine/device/runtime/collectives/collectives.hpp"
 #include "engine/device/runtime/stream.hpp"
 
@@ -142,7 +143,8 @@ OperationEvents& events_of(runtime::Call& call);
 /// the end records the event `end`.
 class LaunchIn {
  public:
-  LaunchIn(cudaStream_t stream, runtime::Call& call) : events_(events_of(call)), stream_(stream) {
+  LaunchIn(cudaStream_t stream, runtime::Call& call)
+      : range_(call.name, call.request.where), events_(events_of(call)), stream_(stream) {
     events_.argument.make_wait(stream_);
   }
   ~LaunchIn() noexcept(false) {
@@ -152,6 +154,7 @@ class LaunchIn {
   LaunchIn& operator=(const LaunchIn&) = delete;
 
  private:
+  TimeRange range_;
   OperationEvents& events_;
   cudaStream_t stream_;
 };

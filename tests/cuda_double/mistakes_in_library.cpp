@@ -1,13 +1,16 @@
 // Mistakes within cuda/, by a call that is left out there, and what cuda/ does when the GPU or its driver fails.
 
 #include <nccl.h>
+#include <nvtx3/nvToolsExt.h>
 
 #include <chrono>
+#include <cstdio>
 #include <functional>
 #include <memory>
 #include <thread>
 #include <vector>
 
+#include "engine/device/books/observer.hpp"
 #include "engine/device/device.hpp"
 #include "engine/device/layer_operations.hpp"
 #include "mistakes.hpp"
@@ -100,6 +103,23 @@ void launches_behind_a_message() {
     Future<> sent = group().post_send(0, some());
     std::this_thread::sleep_for(300ms);
     sent.wait();
+  }
+  group().synchronize();
+}
+/// Device 0 waits for messages of four devices and in a collective, and computes meanwhile.
+void messages_of_all_beside_a_collective() {
+  if (me() == 0) {
+    std::vector<Future<Tensor>> received;
+    for (int from = 1; from < group().num_devices(); ++from)
+      received.push_back(group().post_receive(from, {6, 4}));
+    Future<Tensor> sum = group().all_reduce_async(some(), ReduceOp::sum);
+    sum.get().to_host();
+    for (Future<Tensor>& t : received) t.get();
+  } else {
+    Future<> sent = group().post_send(0, some());
+    Future<Tensor> sum = group().all_reduce_async(some(), ReduceOp::sum);
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));  // all are in flight on device 0
+    sum.get(), sent.wait();
   }
   group().synchronize();
 }
@@ -218,6 +238,7 @@ const std::vector<Case> mistakes_in_library = {
                             [] { sum_of_squares(some()); }, [] { column_sums(some()); },
                             [] { row_sums(some()); }, [] { softmax(some()); }});
              }),
+    accepted("messages_of_four_devices_beside_a_collective", 5, messages_of_all_beside_a_collective),
     accepted("more_launches_than_a_queue_has_room_for", 2, launches_behind_a_message),
     accepted("a_block_freed_behind_a_message_that_waits_for_the_gather", 3, late_block),
     accepted("no_room_beside_a_message_and_a_collective", 2,
@@ -248,6 +269,24 @@ const std::vector<Case> mistakes_in_library = {
      },
      Where::emulator,
      {{"NVIDIA_TF32_OVERRIDE", "1"}}},
+    {"ranges_for_a_profiler",
+     {2},
+     0,
+     {},
+     [] {
+       const std::string place = " tests/cuda_double/mistakes_in_library.cpp:";
+       note_section("step 1", true);
+       const Tensor a({6, 4});
+       const std::vector<std::string> expected = {"step 1", "  matmul" + place + std::to_string(__LINE__ + 2),
+                                                  "  all_reduce" + place + std::to_string(__LINE__ + 2)};
+       Tensor t = matmul(a, transposed(a));
+       group().all_reduce_async(std::move(t), ReduceOp::sum).get();
+       if (cuda_double::ranges() == expected) return 0;
+       for (const std::string& range : cuda_double::ranges()) std::fprintf(stderr, "%s\n", range.c_str());
+       return static_cast<int>(Code::differs);
+     },
+     Where::emulator,
+     {{"SHARDBOOK_NVTX", "1"}}},
     // `cuda_double.slow_gpu` tests what it prints.
     accepted("host_is_away", 2,
              [] {
