@@ -22,6 +22,8 @@ namespace shard::cuda {
 
 #define SHARDBOOK_KERNEL __device__
 
+constexpr int lanes = 32;  // of a warp
+
 template <class Kernel, class... Args>
 __global__ void for_each_index(Kernel kernel, Index n, Args... args) {
   const Index step = static_cast<Index>(gridDim.x) * blockDim.x;
@@ -37,9 +39,18 @@ void launch_kernel(Kernel kernel, Index n, cudaStream_t stream, Args... args) {
   for_each_index<<<blocks, threads, 0, stream>>>(kernel, n, args...);
 }
 
+#else
+
+#define SHARDBOOK_KERNEL
+
+using cuda_double::lanes;
+using cuda_double::launch_kernel;
+
+#endif
+
 /// A warp. Its threads read neighbouring elements at a time, which memory serves together.
 struct Team {
-  static constexpr int size = 32;
+  static constexpr int size = lanes;
   int lane = static_cast<int>(threadIdx.x) % size;
 
   /// The sum of the threads' numbers, and the largest of them, on each thread.
@@ -58,31 +69,10 @@ struct Team {
   }
 };
 
-#else
-
-#define SHARDBOOK_KERNEL
-
-using cuda_double::launch_kernel;
-
-struct Team {
-  static constexpr int size = 1;
-  int lane = 0;
-
-  template <class T>
-  T sum(T x) const {
-    return x;
-  }
-  template <class T>
-  T max(T x) const {
-    return x;
-  }
-};
-
-#endif
-
 /// Index i stands for a thread of a row's team.
 template <class Kernel>
 struct OfRows {
+  using InTeams = Team;
   Kernel kernel;
 
   template <class... Args>

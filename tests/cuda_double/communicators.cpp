@@ -140,8 +140,11 @@ ncclResult_t ncclCommInitRank(ncclComm_t* comm, int ranks, ncclUniqueId id, int 
   return ncclSuccess;
 }
 
-ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank, ncclConfig_t*) {
-  return ncclCommInitRank(comm, ranks, id, rank);
+ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank,
+                                    ncclConfig_t* config) {
+  const ncclResult_t result = ncclCommInitRank(comm, ranks, id, rank);
+  if (result == ncclSuccess) (*comm)->multiprocessors = config->maxCTAs;
+  return result;
 }
 
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {

@@ -12,6 +12,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <type_traits>
 #include <utility>
@@ -108,6 +109,17 @@ int planted(const char* call);
 /// At a kernel's first launch. Unless CUDA_MODULE_LOADING is EAGER, the driver may wait for all streams then.
 void load_kernel();
 
+/// The threads of a warp. With 32, as a GPU has, the double is slow: see cuda_double_as_gpu in tests/CMakeLists.txt.
+#ifndef CUDA_DOUBLE_LANES
+#define CUDA_DOUBLE_LANES 1
+#endif
+inline constexpr int lanes = CUDA_DOUBLE_LANES;
+
+/// Runs body(lane) for the lanes of a team, which come to each exchange together. Ends the program if one does not.
+void run_team(int lanes, const std::function<void(int lane)>& body);
+/// Within run_team: gives 8 bytes to the other lanes, and returns those of one. All lanes call it.
+std::uint64_t exchanged(std::uint64_t mine, int other);
+
 /// Launches kernel(i, args...) for i from 0 to below n. Pointers among the arguments point to device memory.
 /// The kernel reads through pointers to const and writes through the others. An error is CUDA's last error.
 template <class Kernel, class... Args>
@@ -118,6 +130,12 @@ void launch_kernel(Kernel kernel, std::int64_t n, cudaStream_t stream, Args... a
   std::vector<Access> accesses;
   (note_access(accesses, args), ...);
   add_work(stream, "a kernel", accesses, [=] {
+    if constexpr (requires { typename Kernel::InTeams; }) {
+      constexpr int size = Kernel::InTeams::size;
+      for (std::int64_t i = 0; size > 1 && i < n; i += size)
+        run_team(size, [&](int lane) { kernel(i + lane, as_kept(args)...); });
+      if (size > 1) return true;
+    }
     for (std::int64_t i = 0; i < n; ++i) kernel(i, as_kept(args)...);
     return true;
   });
@@ -129,3 +147,18 @@ inline constexpr int left_out = -1;
 void plant(const char* call, int k, int error);
 
 }  // namespace cuda_double
+
+/// The number of the thread that runs.
+struct ThreadIndex {
+  unsigned x = 0;
+};
+extern ThreadIndex threadIdx;
+
+template <class T>
+T __shfl_xor_sync(unsigned, T mine, int far) {
+  std::uint64_t bytes = 0;
+  std::memcpy(&bytes, &mine, sizeof mine);
+  bytes = cuda_double::exchanged(bytes, static_cast<int>(threadIdx.x) ^ far);
+  std::memcpy(&mine, &bytes, sizeof mine);
+  return mine;
+}

@@ -1,10 +1,15 @@
 // Mistakes with communicators and groups, and launches of several communicators in orders that differ between devices.
 
+#include <cublas_v2.h>
 #include <nccl.h>
 
 #include <algorithm>
+#include <chrono>
+#include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <numeric>
+#include <thread>
 
 #include "mistakes.hpp"
 
@@ -18,7 +23,7 @@ struct Made {
   cudaStream_t in = new_stream();
   float* data = memory(64);
 
-  explicit Made(const std::vector<int>& devices) {
+  explicit Made(const std::vector<int>& devices, int multiprocessors = 32) {
     const int me = group().device_id();
     ncclUniqueId id{};
     if (me == devices[0]) ncclGetUniqueId(&id);
@@ -30,7 +35,10 @@ struct Made {
     }
     const auto at = std::ranges::find(devices, me);
     if (at == devices.end()) return;
-    ncclCommInitRank(&comm, static_cast<int>(devices.size()), id, static_cast<int>(at - devices.begin()));
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.maxCTAs = multiprocessors;
+    ncclCommInitRankConfig(&comm, static_cast<int>(devices.size()), id,
+                           static_cast<int>(at - devices.begin()), &config);
     cudaMemsetAsync(data, 0, 64 * sizeof(float), in);
   }
   void reduce() const { ncclAllReduce(data, data, 4, ncclFloat, ncclSum, comm, in); }
@@ -61,6 +69,31 @@ Case caught_on_all(std::string name, int devices, std::string says, void (*mista
     mistake(made);
     cudaStreamSynchronize(made.in);
   });
+}
+
+/// A call in which the driver waits for the GPU, which waits for something that the host would have to do.
+Case caught_waiting(std::string name, const std::string& call, const std::function<void()>& action) {
+  return caught(std::move(name), 1, call + ": the host waits for a device that does not come", [action] {
+    cuda_double::add_work(new_stream(), "a kernel without an end", {}, [] { return false; });
+    action();
+    std::_Exit(0);  // it has not waited
+  });
+}
+
+/// Device 0 receives from device 1 on five communicators. Their kernels wait, since device 1 sends nothing.
+void wait_for_five_messages(int multiprocessors) {
+  using namespace std::chrono_literals;
+  std::vector<Made> links;
+  for (int link = 0; link < 5; ++link) links.emplace_back(std::vector{0, 1}, multiprocessors);
+  for (int message : {0, 1}) {  // the first one connects them
+    if (message == 1 && me() == 1) std::this_thread::sleep_for(500ms);
+    for (const Made& link : links)
+      if (me() == 0)
+        ncclRecv(link.data, 1, ncclFloat, 1, link.comm, link.in);
+      else
+        ncclSend(link.data, 1, ncclFloat, 0, link.comm, link.in);
+  }
+  for (const Made& link : links) link.finish();
 }
 
 }  // namespace
@@ -145,6 +178,28 @@ const std::vector<Case> mistakes_in_groups = {
                     ncclCommDestroy(t.comm);
                     ncclAllReduce(t.data, t.data, 4, ncclFloat, ncclSum, t.comm, t.in);
                   }),
+    caught_waiting("frees_memory_while_the_gpu_waits", "cudaFree", [] { cudaFree(memory()); }),
+    caught_waiting("frees_page_locked_memory_while_the_gpu_waits", "cudaFreeHost",
+                   [] {
+                     void* data;
+                     cudaMallocHost(&data, 8);
+                     cudaFreeHost(data);
+                   }),
+    caught_waiting("makes_a_handle_while_the_gpu_waits", "cublasCreate",
+                   [] {
+                     cublasHandle_t blas;
+                     cublasCreate(&blas);
+                   }),
+    caught_waiting("makes_a_communicator_while_the_gpu_waits", "ncclCommInitRank of 1",
+                   [] {
+                     ncclUniqueId id;
+                     ncclGetUniqueId(&id);
+                     ncclComm_t alone;
+                     ncclCommInitRank(&alone, 1, id, 0);
+                   }),
+    caught("five_messages_occupy_the_whole_gpu", 2, "calls in flight need 160 multiprocessors of 132",
+           [] { wait_for_five_messages(32); }),
+    accepted("five_messages_on_few_multiprocessors", 2, [] { wait_for_five_messages(4); }),
     caught("two_communicators_in_two_orders", 2,
            "communicators are used in different orders: process 1 launched ncclAllReduce",
            [] {

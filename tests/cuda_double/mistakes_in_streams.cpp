@@ -11,6 +11,15 @@ namespace {
 struct Fill {
   void operator()(std::int64_t i, float* to) const { to[i] = 1; }
 };
+/// The first thread of a team does not come to the exchange.
+struct FillByOthers {
+  struct InTeams {
+    static constexpr int size = 32;
+  };
+  void operator()(std::int64_t i, float* to) const {
+    if (i > 0) to[0] = __shfl_xor_sync(~0U, 1.0F, 1);
+  }
+};
 
 }  // namespace
 
@@ -28,6 +37,8 @@ const std::vector<Case> mistakes_in_streams = {
            [] { cudaMemsetAsync(memory(8), 0, 33, new_stream()); }),
     caught("kernel_beyond_the_end", 1, "a kernel goes beyond the end of its memory",
            [] { cuda_double::launch_kernel(Fill(), 9, new_stream(), memory(8)); }),
+    caught("thread_that_leaves_its_team", 1, "a thread of a team does not come to an exchange of the others",
+           [] { cuda_double::launch_kernel(FillByOthers(), 32, new_stream(), memory(8)); }),
     caught("copy_onto_a_part_of_itself", 1, "a copy onto a part of itself",
            [] {
              float* data = memory(8);

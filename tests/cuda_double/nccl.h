@@ -24,10 +24,10 @@ const char* ncclGetErrorString(ncclResult_t result);
 const char* ncclGetLastError(ncclComm_t comm);
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id);
 struct ncclConfig_t {
-  int maxCTAs;
+  int maxCTAs;  // the most multiprocessors that a call occupies
 };
 #define NCCL_CONFIG_INITIALIZER \
-  { 0 }
+  { 32 }
 ncclResult_t ncclCommInitRank(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank);
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank,
                                     ncclConfig_t* config);

@@ -13,6 +13,10 @@ namespace cuda_double {
 
 namespace {
 
+/// Of an H200. Calls in flight occupy some, also while they wait for other devices.
+constexpr int all_multiprocessors = 132;
+int occupied = 0;
+
 struct Outgoing {
   std::vector<char> bytes;
   MPI_Request request;
@@ -39,6 +43,7 @@ class Transfer {
     }
     for (std::size_t i = 0; i < calls_.size(); ++i) put_together(calls_[i], arrived_[i]);
     ++comm_->done;
+    occupied -= comm_->multiprocessors;
     return true;
   }
 
@@ -50,6 +55,10 @@ class Transfer {
 
   void begin() {
     has_begun_ = true;
+    occupied += comm_->multiprocessors;
+    if (occupied > all_multiprocessors)
+      violation(fmt::format("{}: calls in flight need {} multiprocessors of {}", name_of(calls_[0].line.kind),
+                            occupied, all_multiprocessors));
     since_ = std::chrono::steady_clock::now();
     arrived_.resize(calls_.size());
     for (std::size_t i = 0; i < calls_.size(); ++i) {

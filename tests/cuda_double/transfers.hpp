@@ -59,6 +59,7 @@ struct ncclComm {
   int rank;
   std::vector<int> members;  // ranks in the world
   int tag;
+  int multiprocessors = 32;   // that a call occupies while it is under way
   std::int64_t launched = 0;  // number of launched groups
   std::int64_t done = 0;
   std::int64_t collectives = 0;  // number of calls
