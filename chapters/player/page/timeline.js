@@ -6,6 +6,7 @@ const ROW = numDevices > 8 ? 16 : numDevices > 4 ? 20 : 24, LEFT = 64, RIGHT = p
 const LEAST = play.idle.length ? 8.5 : 3;  // of a unit, so that a pipeline's forwards have room for their labels
 const NAMES = /** @type {Record<string, string>} */ ({
   forward: "F", loss: "L", backward: "B", optimizer: "U" });
+const IDLE = "part of the time, if each product of matrices takes one unit, and nothing else takes time";
 /**
  * Where a bar begins in a row of 24.
  * @type {Record<string, number>}
@@ -66,10 +67,11 @@ export function drawTimeline(byClock, matches) {
       draw("path", { class: "idle", d: `M${LEFT} ${ROW * (device + 0.5)}H${width - RIGHT}` }),
       ...(play.idle.length && !byClock ? [draw("text", { class: "share", x: width - RIGHT + 8, y: ROW * (device + 0.5) + 4 },
         `idle ${play.idle[device]} %`,
-        draw("title", {}, "part of the time, if each product of matrices takes one unit of time, and nothing else takes time"))] : []));
+        draw("title", {}, IDLE))] : []));
   for (const bar of bars) drawing.append(barOf(bar, matches(bar.step)));
   drawing.append(...labels(bars), draw("path", { id: "marked", class: "now" }));
   place.replaceChildren(drawing);
+  document.documentElement.classList.toggle("by-clock", byClock);
 }
 
 /** @param {Bar} bar */
@@ -157,5 +159,5 @@ export function legend() {
     other: "other", call: "call", wait: "wait" };
   return Object.entries(words).filter(([name]) => phases.has(name)).map(([name, text]) =>
     make("span", {}, make("span", { class: `key ${name}` }), text)).concat(play.idle.length ?
-    [make("span", {}, "idle: part of the time, if each product of matrices takes one unit, and nothing else takes time")] : []);
+    [make("span", { class: "of-order" }, `idle: ${IDLE}`)] : []);
 }
