@@ -390,7 +390,7 @@ class Page(unittest.TestCase):
         for step in range(steps):
             if step:
                 self.go(f"#step={step}")
-            self.assertRegex(self.text("#where"), rf"^step {step} of {steps - 1}\b")
+            self.browser.wait_for(lambda: re.match(rf"step {step} of {steps - 1}\b", self.text("#where")))
             yield step
 
     def test_numbers_are_the_records(self):
