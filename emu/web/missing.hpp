@@ -31,3 +31,6 @@ enum { RENAME_NOREPLACE = 1, RENAME_EXCHANGE = 2 };
 inline int renameat2(int, const char* from, int, const char* to, unsigned) {
   return rename(from, to);
 }
+
+/// xxHash 0.8.3 takes Emscripten's <arm_neon.h> where it finds it, which lacks a file in Debian 13.
+#define XXH_HAS_INCLUDE(header) 0
