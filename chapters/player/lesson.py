@@ -51,7 +51,7 @@ class Lesson:
     def of(self, page):
         """What the page of a run shows of it: nothing of what does not fit the run."""
         asked = [self.question(block, page) for block in self.questions]
-        letters = letters_of(page, 0)
+        letters = letters_of(page, 0) if page.steps else {}
         is_of_these_sizes = all(letters.get(letter) == size for letter, size in self.sizes.items())
         stops = [(step_at(page, block["stop"]), block) for block in self.stops if is_of_these_sizes]
         return {"questions": [one for one in asked if one],
