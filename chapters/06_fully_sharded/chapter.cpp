@@ -32,7 +32,8 @@ std::unique_ptr<Engine> made(Communicator& group, const Options& o, Settings... 
 
 void require_bf16_products(int, const Workload&, const Options& o) {
   if (in_bf16(o) && precision() != Precision::bf16)
-    refuse(Code::usage, "--reduce-in bf16", "--precision bf16", "another precision");
+    throw Error(Code::usage, std::string("--reduce-in bf16: expected --precision bf16, given --precision ") +
+                                 (precision() == Precision::tf32 ? "tf32" : "float32"));
 }
 
 const RegisteredChapter chapter({

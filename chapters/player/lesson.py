@@ -34,7 +34,9 @@ class Lesson:
             block["line"] = line
             if kind == "run":
                 self.run, self.variant = block["run"], block["variant"]
-                self.sizes = {letter: int(size) for letter, size in (one.split("=") for one in block["sizes"].split())}
+                if wrong := [one for one in block["sizes"].split() if not re.fullmatch(r"[A-Z]=\d+", one)]:
+                    raise ValueError(f"{path}:{line}: expected sizes such as N=4, given {wrong[0]}")
+                self.sizes = {one[0]: int(one[2:]) for one in block["sizes"].split()}
             elif kind == "stop":
                 if wrong := set(block["lights"].split()) - {*LIGHTS}:
                     raise ValueError(f"{path}:{line}: expected of {', '.join(LIGHTS)}, given {min(wrong)}")

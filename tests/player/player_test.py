@@ -333,7 +333,8 @@ class Tours(unittest.TestCase):
             path = Path(folder, "tour.txt")
             for old, new, expected in (
                     ("why:", "because:", "expected a block of"), ("stop:", "halt:", "expected a block"),
-                    ("lights: source", "lights: sun", "given sun"), ("at: loss", "loss", "KEY: VALUE")):
+                    ("lights: source", "lights: sun", "given sun"), ("at: loss", "loss", "KEY: VALUE"),
+                    ("sizes:", "sizes: N4", "sizes such as N=4, given N4")):
                 path.write_text(text.replace(old, new, 1), "utf-8")
                 with self.assertRaisesRegex(ValueError, expected):
                     Lesson(path)
