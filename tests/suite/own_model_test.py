@@ -1,5 +1,6 @@
 #!/usr/bin/python3
 """own_model_test.py: right sharded programs raise no alarm against themselves on one device, and wrong ones are named."""
+import itertools
 import json
 import shutil
 import subprocess
@@ -129,6 +130,34 @@ class OwnModel(unittest.TestCase):
         rounded = network.data_parallel(PARAMS, BATCH, 3, "16 bits")
         sb.check(rounded, case)
         self.wrong(network.data_parallel(PARAMS, BATCH, 3, "mean"), case, None, "down", "1/3 of it")
+
+    def test_results_stored_in_16_bits(self):
+        """What is right up to the bound is right when it is stored, also where two neighbours are nearest."""
+        for name, dtype in itertools.product(("mlp-real-16x8x24x8", "decoder-real-even", "mixture-real-16x8x16x8-8-top2"), ("BF16", "F16")):
+            problem, random = sb.problem(name), np.random.default_rng(0)
+            ends = [{name: want + sign * 0.9 * problem.bounds()[name] * random.choice([-1.0, 1.0], want.shape)
+                     for name, want in problem.expected.items()} for sign in (1, -1) * 8]
+            for of in ends:
+                verdict = sb.check_pieces(problem, 1, [{name: sb.Stored(sb.rounded(t, dtype), dtype) for name, t in of.items()}])
+                self.assertTrue(verdict.is_right, verdict)
+            last = list(ends[0])[-1]
+            wrong = {**ends[0], last: ends[0][last] * 1.02}
+            self.assertFalse(sb.check_pieces(problem, 1, [{name: sb.Stored(sb.rounded(t, dtype), dtype) for name, t in wrong.items()}]).is_right)
+        for sign in (1, -1) * 8:
+            random = np.random.default_rng(0)
+            ends = {name: STEP.results[name] + sign * 0.9 * STEP.limits[name] * random.choice([-1.0, 1.0], np.shape(STEP.results[name]))
+                    for name in PARAMS}
+            sb.check([{name: t.astype("f2") for name, t in ends.items()}], STEP)
+
+    def test_training_gives_its_reference_float64(self):
+        seen = []
+
+        def step(params, batch):
+            seen.extend(value.dtype for value in (*params.values(), *batch.values()))
+            return network.step(params, batch)
+        case = sb.case(step, PARAMS, [BATCH, BATCH], optimizer=network.momentum, steps=3, precision="bf16")
+        self.assertGreater(case.limits["up"].max(), 0)
+        self.assertEqual(set(map(str, seen)), {"float64"})
 
     def diff(self, folder, devices, code, *words):
         """What the command says of these devices' results."""

@@ -10,7 +10,7 @@ from .causes import diagnose
 from .evidence import Evidence
 from .layouts import REPLICATED, Arrangement, Letters, Placement, inferred, letter_by_strategy, owner, shape_text, \
     slices_by_rule, unflattened
-from .problems.files import Stored, rounded
+from .problems.files import Stored, is_within, limit_as_stored, limit_of_sum, rounded
 from .problems.listed import listed_by_name, usable
 from .wrong_versions import SAYS
 
@@ -118,12 +118,9 @@ def of_piece(verdict, problem, name, given, want, bound, slices, device, pieces)
         turned = given.values.shape == part_of_want.shape[::-1]
         text = f"expected {shape_text(part_of_want.shape)}, given {shape_text(given.values.shape)}"
         return [Difference(name, text + (": " + SAYS["transposed"]) * turned, device)]
-    part_of_want = rounded(part_of_want, given.dtype)
-    if given.dtype in ("F16", "BF16") and bound.any():
-        unit = 2.0**-11 if given.dtype == "F16" else 2.0**-9
-        limit = limit + unit * (np.abs(part_of_want) + limit) + 2.0**-25
+    wrong = ~is_within(given.values, part_of_want, limit, given.dtype)
+    part_of_want, limit = rounded(part_of_want, given.dtype), limit_as_stored(part_of_want, limit, given.dtype)
     off = np.abs(given.values - part_of_want)
-    wrong = ~(off <= limit)
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = float(np.nanmax(np.where(limit > 0, off / limit, 0), initial=0))
     if not wrong.any():
@@ -191,9 +188,11 @@ def check_pieces(problem, devices, pieces, layout=None, precision="float32"):
                 is_elsewhere = any(mine[twin] is not None for twin in placement.twins(device))
                 differ += [Difference(name, SAYS["left_out"], device)] * is_elsewhere
             elif placement.group(device)[0] == device:
-                total = sum(values[other] for other in placement.group(device))
-                differ += of_piece(verdict, problem, name, Stored(total, piece.dtype), want, whole_bound, slices, device,
-                                   values)
+                addends, limits, dtype = [values[other] for other in placement.group(device)], whole_bound, piece.dtype
+                if len(addends) > 1 and whole_bound.any():
+                    limits, dtype = whole_bound.copy(), "F64"
+                    limits[slices[device]] = limit_of_sum(addends, limits[slices[device]], piece.dtype)
+                differ += of_piece(verdict, problem, name, Stored(sum(addends), dtype), want, limits, slices, device, values)
         for d in differ if name in owners else ():
             start = [s.start for s in slices[d.device]]
             at = tuple(int(i - begin) for i, begin in zip(d.index, start))

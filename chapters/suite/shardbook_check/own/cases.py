@@ -62,12 +62,16 @@ class Case:
         return len(self.batch[self.rows[0]]) if self.rows else 1
 
     def ran(self, batches, rounding=None, seed=0, wrong=None):
-        if self.optimizer:
-            def program(params, _):
-                return training.trained(self, params, batches, wrong)
-        else:
-            program = self.reference
-        return self.framework.run(program, self.params, batches[0], rounding, seed)
+        if not self.optimizer:
+            return self.framework.run(self.reference, self.params, batches[0], rounding, seed)
+        return self.ran_on(batches, lambda params, given: training.trained(self, params, given, wrong), rounding, seed)
+
+    def ran_on(self, batches, program, rounding=None, seed=0):
+        """What program(params, batches) gives, where all batches are as the framework has them: in float64, and moved."""
+        def of_all(params, given):
+            return program(params, [{name: given[k, name] for name in each} for k, each in enumerate(batches)])
+        every = {(k, name): value for k, each in enumerate(batches) for name, value in each.items()}
+        return self.framework.run(of_all, self.params, every, rounding, seed)
 
     @cached_property
     def results(self):

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from ..layouts import letters_of, read_layout, shape_text, unflattened
-from ..problems.files import Refused, rounded
+from ..problems.files import Refused, is_within, limit_as_stored, limit_of_sum, rounded
 from ..verdicts import Difference, Verdict
 from ..wrong_versions import SAYS
 from .pieces import Piece, located, pieces_of, results_of
@@ -251,22 +251,22 @@ def differences(case, name, pieces, mesh, with_causes=True):
         if piece is None:
             continue
         covered[piece.at.ravel()] = True
-        total = piece.values
+        total, dtype, addends = piece.values, piece.dtype, []
         if piece.sum is not None:
             group = [d for d, other in enumerate(pieces) if other is not None and other.sum == piece.sum]
             if group[0] != device:
                 continue
-            total = sum(pieces[d].values for d in group)
+            addends = [pieces[d].values for d in group]
+            total, dtype = sum(addends), "F64"
         if total.size != piece.at.size:
             found.append((Difference(name, f"expected {piece.at.size} elements, given {total.size}", device), None))
             continue
-        part, limit = rounded(want[piece.at], piece.dtype), bound[piece.at]
-        total = total.reshape(part.shape)
-        if piece.dtype in ("F16", "BF16"):
-            limit = limit + (2.0**-11 if piece.dtype == "F16" else 2.0**-9) * (np.abs(part) + limit)
+        part, limit = want[piece.at], bound[piece.at]
+        limit, total = limit_of_sum([t.reshape(part.shape) for t in addends], limit, piece.dtype), total.reshape(part.shape)
+        wrong = ~is_within(total, part, limit, dtype)
+        part, limit = rounded(part, dtype), limit_as_stored(part, limit, dtype)
         off = np.abs(total - part)
         sum_off += off.sum()
-        wrong = ~(off <= limit)
         with np.errstate(divide="ignore", invalid="ignore"):
             ratio = float(np.nanmax(np.where(limit > 0, off / limit, 0), initial=0))
         worst = max(worst, ratio)

@@ -25,8 +25,7 @@ def versions(case, placed, mesh, wrong):
 
 def ran(case, **more):
     """{name: array} of a training in which one thing is done otherwise."""
-    return case.framework.run(lambda params, _: training.trained(case, params, case.batches, **more), case.params,
-                              case.batches[0])[0]
+    return case.ran_on(case.batches, lambda params, batches: training.trained(case, params, batches, **more))[0]
 
 
 def buckets(case):
@@ -292,10 +291,10 @@ def of_replicas(case, count, words):
 
 def replicas(case, blocks, weights, is_reduced, after=None, clips_first=False):
     """[{name: array}] of replicas that train on their rows. `is_reduced(step, name)`: whether its gradient is the sum."""
-    def program(params, _):
+    def program(params, batches):
         keepers = [training.keeper(case, params) for _ in blocks]
         for step in range(case.steps):
-            batch = case.batches[step % len(case.batches)]
+            batch = batches[step % len(batches)]
             own = []
             for keep, rows, weight in zip(keepers, blocks, weights):
                 found = case.reference(keep.params(), case.of_rows(rows, batch))
@@ -310,6 +309,6 @@ def replicas(case, blocks, weights, is_reduced, after=None, clips_first=False):
                 if after:
                     keep.replace(after(k, step, before, keep.params()))
         return {f"{k}:{name}": value for k, keep in enumerate(keepers) for name, value in {**keep.params(), **keep.state()}.items()}
-    results = case.framework.run(program, case.params, case.batches[0])[0]
+    results = case.ran_on(case.batches, program)[0]
     return [{name.split(":", 1)[1]: value for name, value in results.items() if name.startswith(f"{k}:")}
             for k in range(len(blocks))]

@@ -74,5 +74,27 @@ def stored(values, dtype):
 def rounded(values, dtype):
     """Values as a file of this type holds them."""
     if dtype == "BF16":
-        return (stored(values, dtype).astype("<u4") << 16).view("<f4").astype(float)
+        return (stored(values, dtype).astype("<u4") << 16).view("<f4").astype(float).reshape(np.shape(values))
     return values.astype(TYPES[dtype]).astype(float) if dtype in ("F32", "F16") else values
+
+
+UNITS = {"F16": 2.0**-11, "BF16": 2.0**-8}  # the largest relative error of a rounding to them
+
+
+def is_within(given, want, limit, dtype):
+    """Whether stored values may be of numbers within a limit. Rounding keeps their order: so the ends of what is allowed, as
+    stored, say it. (One that lies beside the middle of two numbers may be stored as either.)"""
+    if dtype not in UNITS:
+        return np.abs(given - rounded(want, dtype)) <= limit
+    least, most = (rounded(end, dtype) for end in (want - limit, want + limit))
+    return (least <= given) & (given <= most)
+
+
+def limit_as_stored(want, limit, dtype):
+    """How far a stored value may be from the stored right one: for rules, which compare it with others, too."""
+    return limit + 2 * UNITS[dtype] * (np.abs(want) + limit) + 2.0**-24 if dtype in UNITS and limit.any() else limit
+
+
+def limit_of_sum(pieces, limit, dtype):
+    """The same of a sum of stored addends: each was rounded."""
+    return limit + UNITS.get(dtype, 0) * sum(map(np.abs, pieces))
