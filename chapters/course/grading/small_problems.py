@@ -79,7 +79,8 @@ class LayerProblem(SmallProblem):
     def cause(self, name, device, devices, is_same):
         """The wrong version that explains a device's part of a result; "" for none. `is_same` says whether a whole
         tensor of such a version was given."""
-        versions, results = {"cross entropy": (CROSS_ENTROPY, cross_entropy), "LayerNorm": (LAYER_NORM, layer_norm)}[self.name]
+        known = {"cross entropy": (CROSS_ENTROPY, cross_entropy), "LayerNorm": (LAYER_NORM, layer_norm)}
+        versions, results = known.get(self.name, ({}, None))
         for wrong, text in versions.items():
             if self.given and is_same(results(self.given, devices, wrong)[device][name]):
                 return text
