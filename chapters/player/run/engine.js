@@ -25,11 +25,29 @@ export function isAble() {
   return !missing;
 }
 
+const digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;,=>?@^_`{|}~";
+
+/**
+ * The bytes of a text in base 85: five digits are four bytes, and the last five may be cut short.
+ * @param {string} text
+ */
+function bytesOf(text) {
+  const values = new Uint8Array(128);
+  for (let value = 0; value < 85; ++value) values[digits.charCodeAt(value)] = value;
+  const words = new DataView(new ArrayBuffer(4 * Math.ceil(text.length / 5)));
+  const whole = text.padEnd(5 * Math.ceil(text.length / 5), "~");
+  for (let i = 0; i < whole.length; i += 5) {
+    let word = 0;
+    for (let k = i; k < i + 5; ++k) word = 85 * word + values[whole.charCodeAt(k)];
+    words.setUint32(4 * i / 5, word);
+  }
+  return new Uint8Array(words.buffer, 0, Math.floor(4 * text.length / 5));
+}
+
 /** @param {string} id */
 function inflated(id) {
-  const packed = Uint8Array.from(atob(find(id).textContent ?? ""), (character) => character.charCodeAt(0));
   const inflating = new /** @type {any} */ (window).DecompressionStream("gzip");
-  return new Response(new Blob([packed]).stream().pipeThrough(inflating));
+  return new Response(new Blob([bytesOf(find(id).textContent ?? "")]).stream().pipeThrough(inflating));
 }
 
 /** @type {Promise<{module: WebAssembly.Module, source: string}> | undefined} */

@@ -30,8 +30,9 @@ def page(root, module, chapters):
 
 
 def packed(data):
-    """To be inflated in the page."""
-    return base64.b64encode(gzip.compress(data, 9, mtime=0)).decode()
+    """To be inflated in the page. Base 85 (RFC 1924) is 6 % shorter than base 64; a comma stands for its "<", which could
+    end a script."""
+    return base64.b85encode(gzip.compress(data, 9, mtime=0)).decode().replace("<", ",")
 
 
 def texts(root, module):
