@@ -1,19 +1,10 @@
 #!/usr/bin/python3
 """first_set.py [--all] [WORDS...]: mistakes in sharded decoders, mixtures and models of one's own, and how often their true
 cause is named. What is true of each was written beside it before it was judged."""
-import collections
-import functools
-import re
-import sys
+from decoders import ContextParallel, TensorParallel
+from judging import measure_networks
+from mixtures import Mixture
 
-import own_models
-import shardbook_check as sb
-from decoders import ContextParallel, TensorParallel, pieces as of_decoder
-from mixtures import Mixture, pieces as of_mixture
-
-# Holds of the results, and does not say why. The first two count as true only where the words of what is true say so.
-BARE = ("different copies", "0 in every element")
-FACT = r"different copies|device \d's slice|0 in every element|times it in every element: a wrong scale|rows of the batch count"
 TP, CP, EP = TensorParallel, ContextParallel, Mixture
 EVEN = ("decoder-real-even", "decoder-exact-even", "decoder-real-even-window-tied")
 ALL = ("decoder-real-plain", "decoder-exact-plain", "decoder-real-even", "decoder-exact-even")
@@ -100,84 +91,5 @@ OF_MIXTURES = [(planted, true) for planted, program, _, _, true in OF_PROBLEMS i
     "experts' gradients divided by N", "experts' gradients of own tokens", "experts dealt out in turn",
     "router's gradient not summed", "second choices lost")]
 
-
-@functools.cache
-def problem(name):
-    return sb.problem(name)
-
-
-@functools.cache
-def case(name):
-    of = problem(name)
-    return (own_models.decoder_case if of.workload == "decoder" else own_models.mixture_case)(of)
-
-
-def of_problems(table):
-    for planted, program, names, devices, true in table:
-        for name, n in ((name, n) for name in names for n in devices):
-            of = problem(name)
-            yield planted, f"{name} on {n}", true, lambda of=of, n=n, program=program, planted=planted: sb.check_pieces(
-                of, n, (of_mixture if issubclass(program, Mixture) else of_decoder)(of, program, n, planted))
-
-
-def of_own(table, program=own_models.Own):
-    for planted, meshes, steps, true in table:
-        for mesh in meshes:
-            yield planted, f"own {mesh}{' trained' * bool(steps)}", true, \
-                lambda mesh=mesh, steps=steps, planted=planted: program(*mesh, planted, steps).verdict()
-
-
-def of_own_networks(decoders, mixtures, program=Mixture):
-    for planted, of, true in decoders:
-        for name in EVEN[:1] if "fused" in planted else ("decoder-real-plain", "decoder-real-window-tied"):
-            for n in (2, 3):
-                if not ("fused" in planted and n == 3):
-                    yield planted, f"own {name} on {n}", true, lambda of=of, name=name, n=n, planted=planted: \
-                        own_models.decoder_verdict(problem(name), of, n, planted, case(name))
-    for planted, true in mixtures:
-        for name, n in ((name, n) for name in ("mixture-real-11x5x7x5-5-top2", "mixture-real-13x5x7x5-3-top1") for n in (2, 3)):
-            yield planted, f"own {name} on {n}", true, lambda name=name, n=n, planted=planted: \
-                own_models.mixture_verdict(problem(name), program, n, planted, case(name))
-
-
-def judged(*versions):
-    """Yields (mistake, where, verdict, what its cause is) of those that are wrong."""
-    for planted, where, true, run in (version for of in versions for version in of):
-        verdict = run()
-        if not verdict.is_right:
-            yield planted, where, verdict, of_cause(verdict.cause, true)
-
-
-def of_cause(cause, true):
-    if not cause:
-        return "none"
-    if any(words in cause and words.split()[-1] not in true for words in BARE):
-        return "a fact"
-    return "true" if re.search(true, cause) else "a fact" if re.search(FACT, cause) else "wrong"
-
-
-def measure(**groups):
-    words = [word for word in sys.argv[1:] if not word.startswith("--")]
-    total, kinds = collections.defaultdict(collections.Counter), collections.defaultdict(collections.Counter)
-    for group, versions in groups.items():
-        versions = (version for version in versions if not words or any(word in version[0] for word in words))
-        for planted, where, verdict, said in judged(versions):
-            kinds[planted][said] += 1
-            total[group][said] += 1
-            total["all"][said] += 1
-            for note in (note for note in verdict.notes if "rule failed" in note):
-                print(f"  {planted:42} {where}: {note}", flush=True)
-            if "--all" in sys.argv:
-                print(f"  {planted:42} {where}: {said}: {verdict.cause}", flush=True)
-    for planted, of in kinds.items():
-        print(f"{planted:48} {dict(of)}")
-    print(f"{len(kinds)} kinds, with the true cause in most: {sum(of['true'] * 2 > sum(of.values()) for of in kinds.values())}")
-    for group, of in total.items():
-        share = ", ".join(f"{of[said]} {said} ({100 * of[said] / sum(of.values()):.0f} %)" for said in ("true", "a fact", "none", "wrong"))
-        print(f"{group}: {sum(of.values())} wrong verdicts: {share}")
-
-
 if __name__ == "__main__":
-    measure(decoders=[v for v in of_problems(OF_PROBLEMS) if "decoder" in v[1]],
-            mixtures=[v for v in of_problems(OF_PROBLEMS) if "mixture" in v[1]],
-            own=of_own(OF_OWN), own_decoders_and_mixtures=of_own_networks(OF_DECODERS, OF_MIXTURES))
+    measure_networks(OF_PROBLEMS, OF_OWN, OF_DECODERS, OF_MIXTURES)

@@ -1,21 +1,12 @@
 #!/usr/bin/python3
 """Wrong versions of sharded mlps, written after the first rules of causes; the rules of simulated programs were made with
 them. What is true of each stands beside it. held_out.py prints how often the true cause is first."""
-import collections
-import re
-import sys
-from pathlib import Path
-
 import numpy as np
 
-root = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(root / "chapters/suite"), str(root / "tests/equivalence")]
-import shardbook_check as sb
 from sharded_mlp import Mlp, bf16
+from judging import measure_mlps
 
 DATA, TENSOR, MESH = [(2, 1), (3, 1), (4, 1)], [(1, 2), (1, 3), (1, 4)], [(2, 2), (3, 2)]
-# Holds of the results, and does not say why.
-FACT = r"different copies|device \d's slice|0 in every element|rows of the batch count|missing from the sum|trained without rows"
 SCALE, ROWS = r"times it|every gradient times|/\d+ of it|a wrong scale|wrong mean|batch's", r"rows?|sampler|padding|micro-batch"
 # a mistake, the meshes on which it is made, what is true of it
 TABLE = [
@@ -172,43 +163,6 @@ def vars_of(problem):
     return {name: getattr(problem, name) for name in problem.__dataclass_fields__}
 
 
-def judged(table, program, training=(), problems=()):
-    """Yields (mistake, problem, mesh, verdict, what its cause is) of the wrong ones. `training`: mistakes of training alone;
-    `problems`: names, or all."""
-    for planted, meshes, true in table:
-        for problem in sb.problems():
-            if problem.workload != "mlp" or planted in training and not problem.is_training or \
-                    problems and problem.name not in problems:
-                continue
-            for mesh in meshes:
-                try:
-                    pieces, layout = program(problem, *mesh, planted).pieces()
-                except ValueError:  # slices or rows that do not fit together
-                    continue
-                verdict = sb.check_pieces(problem, mesh[0] * mesh[1], pieces, layout)
-                if not verdict.is_right:
-                    yield planted, problem, mesh, verdict, "none" if not verdict.cause else \
-                        "true" if re.search(true, verdict.cause) else "a fact" if re.search(FACT, verdict.cause) else "wrong"
-
-
-def measure(table, program, training):
-    """Prints what the suite says of each mistake; WORDS choose some, --all prints each verdict."""
-    counts = collections.defaultdict(collections.Counter)
-    versions = collections.defaultdict(collections.Counter)
-    words = [word for word in sys.argv[1:] if not word.startswith("--")]
-    table = [row for row in table if not words or any(word in row[0] for word in words)]
-    for planted, problem, mesh, verdict, said in judged(table, program, training):
-        counts[planted][said] += 1
-        versions[planted, mesh][said] += 1
-        if "--all" in sys.argv:
-            print(f"  {planted:42} {problem.name} {mesh}: {said}: {verdict.cause}", flush=True)
-    for planted, of in counts.items():
-        print(f"{planted:42} {dict(of)}")
-    print("verdicts", dict(sum(counts.values(), collections.Counter())), "wrong versions", len(versions),
-          "with the true cause first in most", sum(of["true"] * 2 > sum(of.values()) for of in versions.values()),
-          "with a wrong one in most", sum(of["wrong"] * 2 > sum(of.values()) for of in versions.values()))
-
-
 TRAINING = ("weights averaged, not gradients",)  # mistakes that gradients alone do not have
 if __name__ == "__main__":
-    measure(TABLE, HeldOut, TRAINING)
+    measure_mlps(TABLE, HeldOut, TRAINING)

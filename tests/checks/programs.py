@@ -1,17 +1,15 @@
 """The cases of `score`: sharded programs, right ones and wrong ones, as folders of files that know no framework."""
 import functools
 import json
-import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
-root = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(root / "chapters/suite"), str(root / "tests/equivalence")]
-import shardbook_check as sb
-import suite_causes_test
+import sharded_mlp
 from held_out import TABLE as HELD_OUT, HeldOut
+
+import shardbook_check as sb
 
 PROBLEMS = ("mlp-exact-13x7x11x7", "mlp-real-13x7x11x7", "mlp-real-16x8x24x8", "mlp-adam-13x7x11x7", "mlp-adam-16x8x24x8")
 MESHES = ((1, 1), (2, 1), (3, 1), (4, 1), (5, 1), (1, 2), (1, 3), (1, 4), (2, 2), (2, 3), (3, 2))  # of (data, tensor)
@@ -113,7 +111,7 @@ def right():
 
 def wrong():
     """Wrong programs: each mistake on each mesh in each of the problems, where it changes a result."""
-    for planted, meshes, _ in [*suite_causes_test.TABLE, *HELD_OUT]:
+    for planted, meshes, _ in [*sharded_mlp.TABLE, *HELD_OUT]:
         for mesh in meshes:
             for problem in PROBLEMS:
                 case = Case(problem, mesh, planted)

@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 """second_set.py [--all] [WORDS...]: more kinds than first_set.py has, written after rules were made with those, with what is
 true of each, and judged once before any rule was made with them."""
-from first_set import ALL, BALANCED, CP, DATA, EP, EVEN, FULL, MESH, MIXED, REAL, TENSOR, TIED, TOP2, TP, measure, of_own, \
-    of_own_networks, of_problems
+from first_set import ALL, BALANCED, CP, DATA, EP, EVEN, FULL, MESH, MIXED, REAL, TENSOR, TIED, TOP2, TP
+from judging import measure_networks
 
 OF_PROBLEMS = [
     ("value heads of the next device", TP, EVEN, (2, 4), r"value.*(slice|device)|slice|place of|another device"),
@@ -46,6 +46,4 @@ OF_MIXTURES = [(planted, true) for planted, program, _, _, true in OF_PROBLEMS i
     "second layers of the next expert", "experts' masks forgotten", "an expert's first token lost")]
 
 if __name__ == "__main__":
-    measure(decoders=[v for v in of_problems(OF_PROBLEMS) if "decoder" in v[1]],
-            mixtures=[v for v in of_problems(OF_PROBLEMS) if "mixture" in v[1]],
-            own=of_own(OF_OWN), own_decoders_and_mixtures=of_own_networks(OF_DECODERS, OF_MIXTURES))
+    measure_networks(OF_PROBLEMS, OF_OWN, OF_DECODERS, OF_MIXTURES)

@@ -1,7 +1,8 @@
 #!/usr/bin/python3
 """third_set.py [--all] [WORDS...]: kinds that no rule was made with: written after those of first_set.py and second_set.py
 were used, with what is true of each, and judged once."""
-from first_set import ALL, CP, DATA, EP, MESH, MIXED, REAL, TENSOR, TOP2, TP, measure, of_own, of_own_networks, of_problems
+from first_set import ALL, CP, DATA, EP, MESH, MIXED, REAL, TENSOR, TOP2, TP
+from judging import measure_networks
 
 OF_PROBLEMS = [
     ("output weights of the next device", TP, ("decoder-real-even", "decoder-exact-even"), (2, 4), r"slice|next device|other device"),
@@ -32,6 +33,4 @@ OF_MIXTURES = [(planted, true) for planted, program, _, _, true in OF_PROBLEMS i
     "experts' gradients a mean over their tokens", "gates of the token before")]
 
 if __name__ == "__main__":
-    measure(decoders=[v for v in of_problems(OF_PROBLEMS) if "decoder" in v[1]],
-            mixtures=[v for v in of_problems(OF_PROBLEMS) if "mixture" in v[1]],
-            own=of_own(OF_OWN), own_decoders_and_mixtures=of_own_networks(OF_DECODERS, OF_MIXTURES))
+    measure_networks(OF_PROBLEMS, OF_OWN, OF_DECODERS, OF_MIXTURES)

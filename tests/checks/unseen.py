@@ -3,7 +3,8 @@
 what is true of each, and judged when these stood; later rules, and two of these words, were made with them."""
 import numpy as np
 
-from held_out import HeldOut, measure
+from held_out import HeldOut
+from judging import measure_mlps
 from sharded_mlp import bf16
 from shardbook_check import part
 
@@ -194,4 +195,4 @@ class Unseen(HeldOut):
 
 
 if __name__ == "__main__":
-    measure(TABLE, Unseen, TRAINING)
+    measure_mlps(TABLE, Unseen, TRAINING)

@@ -1,13 +1,67 @@
-"""Sharded mlps in NumPy, all devices in one process, for the tests of causes: data parallel (its state whole, or in flat
-pieces), tensor parallel, and both on a mesh. PLANTED: what a wrong version does otherwise. Nothing of shardbook_check but
-part() is used here, so what a cause says of these programs is not what made it."""
+#!/usr/bin/python3
+"""Sharded mlps in NumPy, all devices in one process: data parallel (its state whole, or in flat pieces), tensor parallel, and
+both on a mesh; and the mistakes with which the first rules of causes were made. Nothing of shardbook_check but part() is
+used here, so what a cause says of these programs is not what made it."""
 import itertools
 import math
+import sys
+from pathlib import Path
 
 import numpy as np
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "chapters/suite"))
 from shardbook_check import Letter, Stored, part
 from shardbook_check.layouts import Mesh
+
+DATA, TENSOR, MESH, BOTH = [(2, 1), (3, 1), (4, 1)], [(1, 2), (1, 3), (1, 4)], [(2, 2), (2, 3), (3, 2)], [(2, 1), (1, 3), (2, 2)]
+OWN = "own rows"
+NO_SUM = r"left out|addend .* alone|different copies|rows? .*alone|[12/34]+ times the addend"
+# a mistake, the meshes on which it is made, and what is true of it
+TABLE = [
+    ("mean", DATA, r"a mean where a sum is meant"),
+    ("mean", MESH, r"a mean over data"),
+    ("mean, divided first", DATA, r"a mean where a sum is meant"),
+    ("mean over all", MESH, r"a mean where a sum is meant"),
+    ("summed twice", DATA, r"times it: summed|times it in every element: summed|a wrong scale"),
+    ("summed twice", MESH, r"summed over data"),
+    ("no reduction", DATA, NO_SUM),
+    ("no reduction", MESH, NO_SUM),
+    ("no reduction, own mean", DATA, NO_SUM),
+    ("no reduction of layer 0", DATA, NO_SUM),
+    ("no reduction in the last step", DATA, r"last step with|" + NO_SUM),
+    ("the last device lost", DATA, r"addend is missing|without the rows? |addend of rows? .* missing|addend alone|rows? .* alone|addend of device 0's"),
+    ("rest in pieces of 2", DATA, r"pieces of 2 leave over|micro-batch|without rows?|is missing|0 in every element|row \d of the batch alone|rows? [\d, and]+ never"),
+    ("sampler pads", DATA, r"a sampler that pads|in the sum twice|counted twice"),
+    ("own means", DATA, OWN),
+    ("sum of own means", DATA, OWN + "|summed where every device"),  # the same, where the devices divide the rows
+    ("own means", MESH, OWN),
+    ("bf16 reduction", DATA, r"bfloat16|16 bits"),
+    ("one step late", DATA, r"one step late"),
+    ("one step late", TENSOR, r"one step late"),
+    ("no zero_grad", DATA, r"not set to 0"),
+    ("no last step", DATA, r"the step before"),
+    ("not clipped", BOTH, r"not clipped"),
+    ("no bias correction", BOTH, r"bias correction"),
+    ("norm of own slices", TENSOR, r"own slices|norm of a device's"),
+    ("norm of own slices", MESH, r"own slices|norm over data|norm of a device's"),
+    ("norm over all, replicas counted", MESH, r"counts each gradient \d times"),
+    ("norm of own rows", DATA, r"own slices|norm of"),
+    ("replicas drift", DATA, r"different copies"),
+    ("next rank's layer 1", TENSOR, r"another device's slice|device \d's slice"),
+    ("next rank's layer 1", [(2, 2)], r"another device's slice|device \d's slice"),
+    ("next rank's odd layers", TENSOR, r"another device's slice|device \d's slice"),
+    ("shards under the next rank's number", TENSOR, r"device \d's slice|another device's slice|next device's hidden"),
+    ("mask forgotten", BOTH, r"ReLU's mask"),
+    ("no relu in layer 0", BOTH, r"ReLU"),
+    ("output a mean", TENSOR, r"where a sum is meant"),
+    ("dx not reduced", TENSOR, r"a reduction left out|not reduced"),
+    ("dx not reduced", MESH, r"a reduction left out|not reduced"),
+    ("dx of behind not reduced", TENSOR, r"not reduced"),
+    ("dx of behind not reduced", MESH, r"not reduced"),
+    ("dx reduced twice", TENSOR, r"summed where every device has the sum|a wrong scale"),
+    ("over all devices", [(2, 2)], r"slices of different places"),
+]
+TRAINING = ("sampler pads", "one step late")  # mistakes that gradients alone do not have
 
 
 class Mlp:
@@ -15,6 +69,8 @@ class Mlp:
     `planted` is the name of a mistake, or ""."""
 
     def __init__(self, problem, data, tensor, planted=""):
+        if planted.startswith("next rank's") and any(width % tensor for width in problem.widths[1::2]):
+            raise ValueError("slices of other sizes do not fit")
         self.p, self.data, self.tensor, self.planted = problem, data, tensor, planted
         self.f = lambda t: np.asarray(t, "f4")
         self.batch = {name: self.f(t) for name, t in problem.batch.items()}
@@ -197,3 +253,8 @@ class Mlp:
 def bf16(t):
     bits = np.ascontiguousarray(t, "f4").view("u4").astype("u8")
     return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16 << 16).astype("u4").view("f4")
+
+
+if __name__ == "__main__":
+    from judging import measure_mlps
+    measure_mlps(TABLE, Mlp, TRAINING)
