@@ -1,12 +1,15 @@
-"""Compiles changed sources, and links them with the objects of a build.
+"""Compiles changed sources, and links them with the objects of a build: all that is planted in sources is built here.
 
 ninja lists the build's commands, and the objects that depend on a file. Only optimization is left out."""
+import contextlib
 import json
 import os
 import re
 import shlex
 import shutil
 import subprocess
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -23,23 +26,6 @@ def replaced(file, text, instead):
     return contents.replace(text, instead)
 
 
-class Change:
-    """A changed file, with unchanged copies of the other files of its folder, in a tree of its own."""
-
-    def __init__(self, file, contents, tree):
-        self.file, self.tree = Path(file), Path(tree)
-        folder = self.tree / self.file.parent
-        folder.mkdir(parents=True)
-        for other in (ROOT / self.file.parent).glob("*.[ch]pp"):
-            shutil.copy(other, folder)
-        (self.tree / self.file).write_text(contents)
-
-    def source(self, path):
-        """The path of a source in the tree, if it is in the changed file's folder; else its own path."""
-        here = self.tree / Path(path).relative_to(ROOT)
-        return here if here.is_file() else path
-
-
 class Workshop:
     """A build folder, and a folder for what is built from its objects and changed files."""
 
@@ -48,6 +34,13 @@ class Workshop:
         self.steps = {step["output"]: step for step in json.loads(self.ninja("compdb"))}
         self.users = self.users_of_files()
         self.in_advance = self.read_in_advance()
+
+    def made(self, file, contents):
+        """The programs with other contents of a file."""
+        return Made(self, file, contents, Path(tempfile.mkdtemp(dir=self.folder)))
+
+    def with_mistake(self, mistake):
+        return self.made(mistake.file, replaced(mistake.file, mistake.text, mistake.instead))
 
     def ninja(self, tool):
         return subprocess.run(["ninja", "-C", self.build, "-t", tool], check=True, capture_output=True,
@@ -104,23 +97,23 @@ class Workshop:
         """The objects of a program that depend on a file."""
         return [word for word in self.link_words(program, without) if word in self.users.get(str(file), ())]
 
-    def source(self, target, change, folder):
+    def source(self, target, made, folder):
         """The changed source of an object. A source that includes the sources of a folder is rewritten."""
         source = self.build / self.steps[target]["file"]
         if not source.is_relative_to(self.build):
-            return change.source(source)
+            return made.source(source)
         changed = folder / source.name
-        changed.write_text(re.sub(r'(?<=#include ")/.*(?=")', lambda path: str(change.source(path[0])),
+        changed.write_text(re.sub(r'(?<=#include ")/.*(?=")', lambda path: str(made.source(path[0])),
                                   source.read_text()))
         return changed
 
-    def compile(self, target, change, to):
+    def compile(self, target, made, to):
         """Compiles the changed source of an object. Returns the compiler's messages."""
-        is_of_chapter = re.match(r"chapters/(?!engine)", str(change.file))
+        is_of_chapter = re.match(r"chapters/(?!engine)", str(made.file))
         compiler, *options = self.compiler_of(target)
-        command = [compiler, "-iquote", change.tree / "chapters", "-iquote", change.tree, *options,
+        command = [compiler, "-iquote", made.tree / "chapters", "-iquote", made.tree, *options,
                    *(self.in_advance if is_of_chapter else []),
-                   "-c", self.source(target, change, to.parent), "-o", to]
+                   "-c", self.source(target, made, to.parent), "-o", to]
         return subprocess.run(command, cwd=self.build, env={**os.environ, "LC_ALL": "C"},
                               capture_output=True, text=True)
 
@@ -131,21 +124,43 @@ class Workshop:
         subprocess.run(words, cwd=self.build, check=True)
 
 
-class Made:
-    """The programs with one changed file. Each object is compiled once. Objects whose names match `without` are left
-    out of a program."""
+@contextlib.contextmanager
+def opened(build):
+    """A workshop in a folder that is deleted behind it."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield Workshop(build, folder)
 
-    def __init__(self, workshop, change, folder):
-        self.workshop, self.change, self.folder = workshop, change, folder
+
+def each(call, mistakes):
+    """What the call returns of each, as many at a time as there are cores."""
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return list(pool.map(call, mistakes))
+
+
+class Made:
+    """The programs with one changed file, in a tree that also has unchanged copies of the other files of its folder. Each
+    object is compiled once. Objects whose names match `without` are left out of a program."""
+
+    def __init__(self, workshop, file, contents, folder):
+        self.workshop, self.folder, self.file, self.tree = workshop, folder, Path(file), folder / "tree"
         self.objects, self.programs = {}, {}
+        (self.tree / file).parent.mkdir(parents=True)
+        for other in (ROOT / file).parent.glob("*.[ch]pp"):
+            shutil.copy(other, (self.tree / file).parent)
+        (self.tree / file).write_text(contents)
+
+    def source(self, path):
+        """The path of a source in the tree, if it is in the changed file's folder; else its own path."""
+        here = self.tree / Path(path).relative_to(ROOT)
+        return here if here.is_file() else path
 
     def compile(self, program, without=NOTHING):
         """Compiles the objects of this program. Returns the compiler's message about an error."""
-        for target in self.workshop.objects(program, without, self.change.file):
+        for target in self.workshop.objects(program, without, self.file):
             if target in self.objects:
                 continue
             to = self.folder / f"{len(self.objects)}.o"
-            compiled = self.workshop.compile(target, self.change, to)
+            compiled = self.workshop.compile(target, self, to)
             if compiled.returncode != 0:
                 return compiled.stderr
             self.objects[target] = to
@@ -153,8 +168,8 @@ class Made:
 
     def program(self, name, without=NOTHING):
         if (name, without) not in self.programs:
-            if not self.workshop.objects(name, without, self.change.file):
-                raise SystemExit(f"{self.change.file}: no part of {name}")
+            if not self.workshop.objects(name, without, self.file):
+                raise SystemExit(f"{self.file}: no part of {name}")
             to = self.folder / str(len(self.programs)) / name
             to.parent.mkdir(parents=True)
             self.workshop.link(name, without, self.objects, to)

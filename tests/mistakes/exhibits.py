@@ -5,6 +5,7 @@ import json
 import re
 
 import page
+import tables
 from of_museum import ALL, THREADS
 from workshop import ROOT, replaced
 
@@ -48,8 +49,7 @@ def changed_lines(mistake):
 def table(record):
     def losses(name):
         return [name, *(f"{record[name][STEPS.index(step)]:.4f}" for step in SHOWN)]
-    return page.table(["loss at step", *map(str, SHOWN)], [page.line_of(losses("right")),
-                                                            page.line_of(losses("wrong"))])
+    return tables.table(["loss at step", *map(str, SHOWN)], [tables.line_of(losses(name)) for name in ("right", "wrong")])
 
 
 def link(thread):
@@ -59,9 +59,8 @@ def link(thread):
 
 def part(mistake, record, row):
     """The text between an exhibit's two marks."""
-    chapter, _, options = mistake.train.partition(" ")
-    noticed, curve, on_two = page.cells_of(row)[3:]
-    command = f"{chapter} train {options}".rstrip()
+    noticed, curve, on_two = tables.cells_of(row)[3:]
+    command = " ".join([mistake.chapter, "train", *mistake.options])
     said = "\n".join(record["said"])
     return f"""![The losses of 200 steps with the mistake, and without](pictures/museum_{mistake.name}.svg)
 
@@ -89,10 +88,10 @@ def summary(mistakes, records):
     """A row for each exhibit: the last losses."""
     def row(m):
         right, wrong = (records[m.name][name][-1] for name in ("right", "wrong"))
-        return page.line_of([f"`{m.name}`", link(THREADS[m.name][0]), f"{right:.4f}", f"{wrong:.4f}",
+        return tables.line_of([f"`{m.name}`", link(THREADS[m.name][0]), f"{right:.4f}", f"{wrong:.4f}",
                              f"{wrong / right:.2f}"])
     heads = ["exhibit", "thread", f"right, step {STEPS[-1]}", "wrong", "wrong / right"]
-    return page.table(heads, map(row, mistakes))
+    return tables.table(heads, map(row, mistakes))
 
 
 def filled(text, records):

@@ -3,6 +3,8 @@ import re
 import shutil
 import textwrap
 
+from tables import cells_of, line_of, table
+
 HEADS = ["mistake", "who makes it, and how", "in a training curve", "noticed by", "loss curve alone", "two devices"]
 COUNTS = ["part", "mistakes", "compiler", "an error", "another result", "closed form", "a unit test", "nobody",
           "loss curve alone", "two devices"]
@@ -29,22 +31,6 @@ def lines_of(verdict):
     told = [textwrap.fill(f"{head}: {cell}", room, initial_indent="  ", subsequent_indent="    ")
             for head, cell in zip(HEADS[1:], cells)]
     return "\n".join([re.sub(r"[`*]", "", line) for line in (name.replace("<br>", ", "), *told)])
-
-
-def line_of(cells):
-    return "| " + " | ".join(str(cell).replace("|", "\\|") for cell in cells) + " |"
-
-
-def cells_of(row):
-    return [cell.replace("\\|", "|") for cell in re.split(r"(?<!\\) \| ", row.strip("| "))]
-
-
-def heads_of(names):
-    return "\n".join([line_of(names), line_of(["---"] * len(names))])
-
-
-def table(names, lines):
-    return "\n".join([heads_of(names), *lines])
 
 
 def rows_of(text):

@@ -6,5 +6,5 @@ import of_museum
 import of_networks
 import of_readers
 
-GROUPS = {"readers": of_readers.ALL, **of_chapters.PARTS, **of_networks.PARTS, **of_engine.PARTS,
+GROUPS = {"readers": of_readers.OF_EACH_KIND, **of_chapters.PARTS, **of_networks.PARTS, **of_engine.PARTS,
           **of_devices.PARTS, "museum": of_museum.ALL}

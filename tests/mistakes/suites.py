@@ -18,7 +18,7 @@ import numpy as np
 import jobs
 import shardbook_check as sb
 from shardbook_check.problems import decoder
-from workshop import NOTHING, ROOT, Change, Made, replaced
+from workshop import NOTHING, ROOT
 
 DEVICES = 3   # divides no size of the networks
 SECONDS = 60  # after that, a job counts as hanging
@@ -46,15 +46,11 @@ class Suites:
     """Runs mistakes in a workshop. The results of right programs are measured once."""
 
     def __init__(self, workshop):
-        self.workshop, self.folder = workshop, workshop.folder
-        self.right, self.lock = {}, threading.RLock()
+        self.workshop, self.right, self.lock = workshop, {}, threading.RLock()
 
     def verdict(self, mistake):
-        folder = Path(tempfile.mkdtemp(dir=self.folder))
-        change = Change(mistake.file, replaced(mistake.file, mistake.text, mistake.instead), folder / "tree")
-        made = Made(self.workshop, change, folder)
-        verdict = Verdict(mistake)
-        chapter, *options = mistake.train.split() or [""]
+        made, verdict = self.workshop.with_mistake(mistake), Verdict(mistake)
+        chapter, options = mistake.chapter, mistake.options
         tests = [Test(text) for text in mistake.tests.split(", ") if text]
         backend = "emu" if "/processes/" in mistake.file else "local"
         trains = [(f"{backend}/{chapter}", NOTHING)] if chapter else []

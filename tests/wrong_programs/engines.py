@@ -1,14 +1,10 @@
-"""Compiles chapters with the mistakes of engine_mistakes.py, each in a copy, and runs what compiles."""
-import os
+"""Compiles chapters with the mistakes of readers, and judges what is said of each; runs what compiles."""
 import re
-import tempfile
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 
 import jobs
-from engine_mistakes import DOES_NOT_COMPILE, Mistake
-from workshop import ROOT, Change, Made, Workshop, replaced
+from mistake import DOES_NOT_COMPILE, Mistake
+from workshop import ROOT, each, opened
 
 DEVICES = 4
 
@@ -24,24 +20,20 @@ class Outcome:
 
     @property
     def is_right(self):
-        says_why = self.mistake.says in "\n".join(self.lines)
-        return (self.mistake.ends_in(self.code) and says_why
-                and (self.names_line or not self.mistake.names_line))
+        says = self.mistake.says
+        return says.ends_in(self.code) and says.words in "\n".join(self.lines) and (self.names_line or not says.names_line)
 
     def complaint(self):
         m = self.mistake
         said = "\n".join(f"    {line}" for line in self.lines)
-        return (f"{m.chapter}, {m.what}: code {self.code}, expected {m.code}; "
-                f"a line is {'' if self.names_line else 'not '}named\n  expected: {m.says}\n  said:\n{said}")
+        return (f"{m.chapter}, {m.says.what}: code {self.code}, expected {m.says.code}; "
+                f"a line is {'' if self.names_line else 'not '}named\n  expected: {m.says.words}\n  said:\n{said}")
 
 
 def outcome(workshop, mistake):
-    file = f"chapters/{mistake.chapter}/{mistake.file}"
-    folder = Path(tempfile.mkdtemp(dir=workshop.folder))
-    contents = replaced(file, mistake.text, mistake.instead)
-    made = Made(workshop, Change(file, contents, folder / "tree"), folder)
+    made = workshop.with_mistake(mistake)
     if said := made.compile(f"emu/{mistake.chapter}"):
-        return of_compiler(mistake, said, folder / "tree")
+        return of_compiler(mistake, said, made.tree)
     return of_run(mistake, made.program(f"emu/{mistake.chapter}"))
 
 
@@ -49,23 +41,21 @@ def of_compiler(mistake, text, folder):
     """The compiler's sentences, apart from its excerpts of the source; paths as in the project."""
     lines = text.replace(f"{folder}/", "").replace(f"{ROOT}/", "").splitlines()
     sentences = [line for line in lines if not re.match(r"\s*\d* \|", line)]
-    place = f"chapters/{mistake.chapter}/{mistake.file}:"
+    place = f"{mistake.file}:"
     return Outcome(mistake, DOES_NOT_COMPILE, sentences, len(lines) - len(sentences),
                    any(line.startswith(place) and ("error:" in line or "required from" in line)
                        for line in sentences))
 
 
 def of_run(mistake, program):
-    ended = jobs.run([program, "train", "--steps", "2", *mistake.run.split()], DEVICES)
+    ended = jobs.run([program, "train", "--steps", "2", *mistake.options], DEVICES)
     lines = [line for line in ended.out.splitlines()
              if re.match("  differs|  and on other devices|  loss curve: step", line)]
     lines += ended.err.splitlines() + ([ended.left] if ended.left else [])
-    place = rf"chapters/{mistake.chapter}/{re.escape(mistake.file)}:\d+"
-    return Outcome(mistake, ended.code, lines, 0, bool(re.search(place, ended.err)))
+    return Outcome(mistake, ended.code, lines, 0, bool(re.search(rf"{re.escape(mistake.file)}:\d+", ended.err)))
 
 
 def run(build, mistakes):
     """The messages about each mistake."""
-    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(os.cpu_count()) as pool:
-        workshop = Workshop(build, folder)
-        return list(pool.map(lambda mistake: outcome(workshop, mistake), mistakes))
+    with opened(build) as workshop:
+        return each(lambda mistake: outcome(workshop, mistake), mistakes)

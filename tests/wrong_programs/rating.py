@@ -1,12 +1,13 @@
 """The tables of the catalogue, as Markdown, rated by detection, line, cause and noise, as in MPI-BugBench."""
 import re
+from pathlib import Path
 
-from engine_mistakes import DOES_NOT_COMPILE
+import tables
+from mistake import DOES_NOT_COMPILE
 
 
 def table(heads, rows):
-    lines = [heads, ["---"] * len(heads), *rows]
-    return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines)
+    return tables.table(heads, map(tables.line_of, rows))
 
 
 def by(key, items):
@@ -39,8 +40,8 @@ def of_right_programs(verdicts):
 
 def of_engines(outcomes):
     def row(name, some):
-        return [name, len(some), sum(o.mistake.ends_in(o.code) for o in some), sum(o.names_line for o in some),
-                sum(not o.mistake.names_line for o in some), sum(o.is_right for o in some)]
+        return [name, len(some), sum(o.mistake.says.ends_in(o.code) for o in some), sum(o.names_line for o in some),
+                sum(not o.mistake.says.names_line for o in some), sum(o.is_right for o in some)]
     chapters = by(lambda o: o.mistake.chapter, sorted(outcomes, key=lambda o: o.mistake.chapter))
     rows = [row(f"`{name}`", some) for name, some in chapters.items()]
     heads = ["chapter", "mistakes", "detected", "line named", "a result differs, at no line", "right cause"]
@@ -48,7 +49,7 @@ def of_engines(outcomes):
 
 
 def of_fifteen(outcomes):
-    rows = [[o.mistake.of_student, o.mistake.what, o.mistake.code, essence(o), len(explaining(o)),
+    rows = [[o.mistake.says.of_student, o.mistake.says.what, o.mistake.says.code, essence(o), len(explaining(o)),
              len(o.lines) + o.excerpts, "yes" if o.is_right else "no"] for o in outcomes]
     heads = ["", "mistake", "code", "what is said", "lines of it", "lines printed", "right cause"]
     return table(heads, rows)
@@ -61,10 +62,10 @@ def explaining(outcome):
 
 def essence(outcome):
     """The compiler's sentence that names the cause, with its line; all lines of a run."""
-    m = outcome.mistake
-    if m.code == DOES_NOT_COMPILE:
-        said = m.says if m.says in "\n".join(outcome.lines) else outcome.lines[0]
-        place = re.search(rf"{re.escape(m.file)}:\d+", "\n".join(outcome.lines))
+    text, says = "\n".join(outcome.lines), outcome.mistake.says
+    if says.code == DOES_NOT_COMPILE:
+        said = says.words if says.words in text else outcome.lines[0]
+        place = re.search(rf"{re.escape(Path(outcome.mistake.file).name)}:\d+", text)
         return f"`{place[0] if place else '?'}: {said}`"
-    lines = [re.sub(r"^error: (device \d+: )?", "", line).replace("|", "\\|") for line in outcome.lines]
+    lines = [re.sub(r"^error: (device \d+: )?", "", line) for line in outcome.lines]
     return "<br>".join(f"`{line.strip()}`" for line in lines)
