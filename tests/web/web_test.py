@@ -13,6 +13,9 @@ import unittest
 from pathlib import Path
 from urllib.parse import quote
 
+if {"-h", "--help"} & set(sys.argv):
+    sys.exit(print(__doc__.strip()))
+
 sys.dont_write_bytecode = True
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(sys.argv.pop(1)).resolve()
