@@ -54,22 +54,30 @@ std::string reason_for_none(cudaError_t counted) {
                      driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
 }
 
-/// The different GPUs that all processes of this machine have chosen.
-struct GpuChoices {
+/// Whether two processes of the job have chosen the same GPU. They compare uuids: processes may see different GPUs, and
+/// two containers on one machine are two machines for MPI.
+bool is_chosen_twice(const cudaUUID_t& mine) {
   int processes = 1;
-  std::set<std::string> gpus;  // by their uuids
+  MPI_Comm_size(MPI_COMM_WORLD, &processes);
+  std::vector<cudaUUID_t> all(static_cast<std::size_t>(processes));
+  MPI_Allgather(&mine, sizeof mine, MPI_BYTE, all.data(), sizeof mine, MPI_BYTE, MPI_COMM_WORLD);
+  std::set<std::string> gpus;
+  for (const cudaUUID_t& one : all) gpus.emplace(one.bytes, sizeof one.bytes);
+  return static_cast<int>(gpus.size()) < processes;
+}
 
-  GpuChoices(MPI_Comm machine, const cudaUUID_t& mine) {
-    MPI_Comm_size(machine, &processes);
-    std::vector<cudaUUID_t> all(static_cast<std::size_t>(processes));
-    MPI_Allgather(&mine, sizeof mine, MPI_BYTE, all.data(), sizeof mine, MPI_BYTE, machine);
-    for (const cudaUUID_t& one : all) gpus.emplace(one.bytes, sizeof one.bytes);
-  }
-  bool is_shared() const { return static_cast<int>(gpus.size()) < processes; }
-};
+void take_gpu(int number) {
+  const cudaError_t taken = cudaSetDevice(number);
+  if (taken == cudaErrorDevicesUnavailable)
+    throw Error(Code::missing,
+                fmt::format("device {}: expected GPU {} to be free, given another process that has it "
+                            "for itself (nvidia-smi: compute mode)",
+                            this_device(), number));
+  check(taken, "cudaSetDevice(number)", __FILE__, __LINE__);
+}
 
-/// The k-th process on a machine takes the k-th GPU that it sees. Processes may see different GPUs, so they
-/// compare uuids. Returns whether two of the job chose the same GPU. \throws Error usage where there is none
+/// The k-th process on a machine takes the k-th GPU that it sees. Returns whether two of the job chose the same one.
+/// \throws Error missing where there is none
 bool choose_gpu() {
   MPI_Comm machine;
   MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &machine);
@@ -78,24 +86,22 @@ bool choose_gpu() {
   const cudaError_t counted = cudaGetDeviceCount(&seen);
   cudaDeviceProp mine{};
   if (counted == cudaSuccess && seen > 0) {
-    SHARDBOOK_CHECK(cudaSetDevice(place % seen));
+    take_gpu(place % seen);
     SHARDBOOK_CHECK(cudaGetDeviceProperties(&mine, place % seen));
   }
-  const GpuChoices chosen(machine, mine.uuid);
   MPI_Comm_free(&machine);
+  const bool is_shared = is_chosen_twice(mine.uuid);
   if (counted != cudaSuccess || seen == 0)
     throw Error(Code::missing, fmt::format("device {}: expected a GPU on each machine, given none{}",
                                            this_device(), reason_for_none(counted)));
-  int is_shared = chosen.is_shared() ? 1 : 0;
-  MPI_Allreduce(MPI_IN_PLACE, &is_shared, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
-  if (is_shared == 1 && std::getenv("SHARDBOOK_NCCL_ON_SHARED_GPUS") != nullptr) {
+  if (is_shared && std::getenv("SHARDBOOK_NCCL_ON_SHARED_GPUS") != nullptr) {
     // A smoke test. NCCL takes processes with different ids for processes of different machines.
     setenv("NCCL_HOSTID", fmt::format("shardbook-{}", this_device()).c_str(), 0);
     if (this_device() == 0)
       std::fputs("NCCL does not support two processes on one GPU: a smoke test\n", stderr);
     return false;
   }
-  return is_shared == 1;
+  return is_shared;
 }
 
 /// Sets variables that the libraries read at their first call. Before main: an MPI for GPUs makes that call in
@@ -173,11 +179,12 @@ Clock::duration patience() {
   return std::chrono::seconds(given == nullptr ? 60 : std::max(1, std::atoi(given)));
 }
 
-/// Prints which streams have unfinished work, since a GPU that waits for another one forever prints nothing.
+/// Prints which streams have unfinished work, and the call that each is at: a GPU that waits for another one forever
+/// prints nothing.
 void report_busy_streams(Clock::duration waited) {
   std::vector<std::string> busy;
   for (const auto& [work, stream] : streams())
-    if (cudaStreamQuery(stream) == cudaErrorNotReady) busy.push_back(work);
+    if (cudaStreamQuery(stream) == cudaErrorNotReady) busy.push_back(work + first_call_in(stream));
   const std::string line =
       fmt::format("device {}: waiting {} s for its GPU, which is at: {}\n", this_device(),
                   std::chrono::duration_cast<std::chrono::seconds>(waited).count(), fmt::join(busy, ", "));

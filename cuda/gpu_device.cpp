@@ -86,7 +86,13 @@ std::string products_by() {
   SHARDBOOK_CHECK(cudaGetDevice(&device));
   SHARDBOOK_CHECK(cudaGetDeviceProperties(&properties, device));
   SHARDBOOK_CHECK(cudaRuntimeGetVersion(&version));
-  return fmt::format("{}, CUDA {}.{}", properties.name, version / 1000, version % 1000 / 10);
+  std::string text = fmt::format("{}, CUDA {}.{}", properties.name, version / 1000, version % 1000 / 10);
+  if (const Index bytes = cuda::taken_by_nccl(); bytes > 0) {
+    SHARDBOOK_CHECK(ncclGetVersion(&version));
+    text += fmt::format(", beside NCCL {}.{}.{} with {} MiB of the GPU's memory for its buffers",
+                        version / 10000, version / 100 % 100, version % 100, bytes >> 20);
+  }
+  return text;
 }
 
 }  // namespace shard

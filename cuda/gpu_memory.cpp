@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <list>
 #include <map>
 #include <new>
@@ -40,6 +41,13 @@ bool is_idle() {
   return false;
 }
 
+/// For tests: with SHARDBOOK_FILL_MEMORY, whoever reads a block before anyone has written it finds NaNs, and not what it
+/// held before.
+bool fills_with_nans() {
+  static const bool is_set = std::getenv("SHARDBOOK_FILL_MEMORY") != nullptr;
+  return is_set;
+}
+
 /// Keeps freed blocks by stream and size for reuse, since cudaMalloc and cudaFree wait for the GPU.
 ///
 /// The computation stream may wait for a block's last use, since a call's argument was launched before any device knew
@@ -56,8 +64,9 @@ class BlockCache {
     if (found == blocks.rend()) return fresh(rounded(bytes), home);
     const Block block = std::move(*found);
     blocks.erase(std::next(found).base());
-    if (home != host_memory)
-      for (const auto& event : block.free_after) event->make_wait(home);
+    if (home == host_memory) return block.data;
+    for (const auto& event : block.free_after) event->make_wait(home);
+    if (fills_with_nans()) SHARDBOOK_CHECK(cudaMemsetAsync(block.data, 0xff, rounded(bytes), home));
     return block.data;
   }
 

@@ -1,5 +1,7 @@
 #include "cuda/gpu_slices.hpp"
 
+#include <algorithm>
+
 #include "cuda/gpu.hpp"
 #include "cuda/success.hpp"
 #include "engine/device/runtime/collectives/collectives.hpp"
@@ -10,8 +12,11 @@ void copy_pieces(cudaStream_t stream, const float* from, Index from_distance, fl
                  Index width, Index rows, cudaMemcpyKind kind) {
   if (width == 0 || rows == 0) return;
   auto bytes = [](Index elements) { return static_cast<std::size_t>(elements) * sizeof(float); };
-  if (rows == 1)  // needs no distances, which must be below 2 GiB
-    SHARDBOOK_CHECK(cudaMemcpyAsync(to, from, bytes(width), kind, stream));
+  constexpr Index most_distance = (Index{1} << 29) - 1;  // in elements: CUDA takes less than 2 GiB
+  if (rows == 1 || std::max(from_distance, to_distance) > most_distance)
+    for (Index row = 0; row < rows; ++row)
+      SHARDBOOK_CHECK(
+          cudaMemcpyAsync(to + row * to_distance, from + row * from_distance, bytes(width), kind, stream));
   else
     SHARDBOOK_CHECK(cudaMemcpy2DAsync(to, bytes(to_distance), from, bytes(from_distance), bytes(width),
                                       static_cast<std::size_t>(rows), kind, stream));

@@ -92,7 +92,7 @@ bool reads_argument(const Call& call) {
 
 void copy_to_host(const Tensor& t, cudaStream_t stream) {
   if (t.size() == 0) return;
-  storage(t)->is_written_on_host = false;  // a call that failed may have left it
+  storage(t)->is_written_on_host = false;
   SHARDBOOK_CHECK(cudaMemcpyAsync(on_host(*cuda::storage(t)), data_on(stream, t),
                                   static_cast<std::size_t>(t.bytes()), cudaMemcpyDeviceToHost, stream));
 }
@@ -110,8 +110,10 @@ Task staged(Call& call, Task over_the_wire) {
   {
     LaunchIn after_computation(stream, call);
     if (reads_argument(call)) copy_to_host(call.tensor, stream);
+    if (call.request.into && call.request.into->size() > 0)
+      storage(*call.request.into)->is_written_on_host = false;  // a call that failed may have left it
   }
-  co_await events_of(call).end;
+  co_await *events_of(call).end;
   Turn turn = place.turn();
   co_await turn;
   Inner body(std::move(over_the_wire));
@@ -125,7 +127,7 @@ Task staged(Call& call, Task over_the_wire) {
     copy_from_host(call.tensor, stream);
     if (call.request.into) copy_from_host(*call.request.into, stream);
   }
-  co_await events_of(call).end;
+  co_await *events_of(call).end;
 }
 
 }  // namespace

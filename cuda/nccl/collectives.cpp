@@ -150,7 +150,7 @@ Task broadcast(Call& call) {
 /// streams. Each host waits for its GPU, then announces the call, and then waits for all announcements.
 Task barrier(Call& call) {
   { LaunchIn after_earlier_work(gpu().communication(), call); }
-  co_await events_of(call).end;
+  co_await *events_of(call).end;
   call.announce(MayDiffer::all());
   co_await call.agreement();
   book(call);

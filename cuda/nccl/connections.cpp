@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <deque>
 
 #include "cuda/gpu_memory.hpp"
 #include "cuda/success.hpp"
@@ -25,12 +26,38 @@ std::map<std::pair<int, int>, Link>& links() {
   return *all;
 }
 
+/// The last calls of each stream. Never destroyed, as the Gpu.
+struct Launched {
+  std::string name;
+  SourceLine where;
+  std::shared_ptr<Event> end;
+};
+std::map<cudaStream_t, std::deque<Launched>>& last_launched() {
+  static auto* all = new std::map<cudaStream_t, std::deque<Launched>>;
+  return *all;
+}
+
 constexpr int id_tag = runtime::first_free_tag;  // a tag that control messages do not use
 
 /// NCCL takes up to 32 multiprocessors for a message between two GPUs, also while it waits, and 12 MiB for each.
 constexpr int multiprocessors_of_link = 4;
 /// In a larger job, two devices connect at their first message.
 constexpr int most_devices_with_all_links = 8;
+
+/// Adds to taken_by_nccl the memory of the GPU that is taken during its lifetime. NCCL takes its buffers when it makes a
+/// communicator and at the first messages, and tells nobody how much.
+Index taken = 0;
+class MemoryOfNccl {
+ public:
+  ~MemoryOfNccl() { taken += std::max<Index>(0, before_ - free_memory()); }
+
+ private:
+  static Index free_memory() {
+    std::size_t free = 0, all = 0;
+    return cudaMemGetInfo(&free, &all) == cudaSuccess ? static_cast<Index>(free) : 0;
+  }
+  Index before_ = free_memory();
+};
 
 ncclComm_t connect(const ncclUniqueId& id, int devices, int rank, ncclConfig_t config) {
   ncclComm_t comm = nullptr;
@@ -44,6 +71,7 @@ ncclComm_t connect(const ncclUniqueId& id, int devices, int rank, ncclConfig_t c
 /// waits could form a cycle. So all members send one another a message here, where none waits for anything
 /// else.
 ncclComm_t connect_all(const Group& group, cudaStream_t stream) {
+  const MemoryOfNccl counted;
   ncclUniqueId id;
   if (group.device_id() == 0) SHARDBOOK_CHECK(ncclGetUniqueId(&id));
   runtime::require_success(MPI_Bcast(&id, sizeof id, MPI_BYTE, 0, runtime::comm_of(group)), "split");
@@ -141,6 +169,7 @@ cudaStream_t Link::stream() {
 /// later.
 const NcclCommunicator& Link::connected(const Group& group, int peer) {
   if (communicator_.comm != nullptr) return communicator_;
+  const MemoryOfNccl counted;
   ncclUniqueId id;
   if (decides_order_) {
     SHARDBOOK_CHECK(ncclGetUniqueId(&id));
@@ -170,13 +199,26 @@ OperationEvents& events_of(runtime::Call& call) {
   return static_cast<OperationEvents&>(*call.on_device);
 }
 
+void note_launch(cudaStream_t stream, const runtime::Call& call, std::shared_ptr<Event> end) {
+  constexpr std::size_t most = 64;
+  std::deque<Launched>& calls = last_launched()[stream];
+  calls.push_back({call.name, call.request.where, std::move(end)});
+  if (calls.size() > most) calls.pop_front();
+}
+
+std::string first_call_in(cudaStream_t stream) {
+  const std::deque<Launched>& calls = last_launched()[stream];
+  const auto first = std::ranges::find_if(calls, [](const Launched& call) { return !call.end->test(); });
+  return first == calls.end() ? "" : fmt::format(" ({} {})", first->name, to_string(first->where));
+}
+
 NcclGroupCall::NcclGroupCall() {
   SHARDBOOK_CHECK(ncclGroupStart());
 }
 
 NcclGroupCall::~NcclGroupCall() noexcept(false) {
   const ncclResult_t result = ncclGroupEnd();
-  if (std::uncaught_exceptions() == 0) SHARDBOOK_CHECK(result);
+  if (std::uncaught_exceptions() == errors_before_) SHARDBOOK_CHECK(result);
 }
 
 void check_connections() {
@@ -202,7 +244,12 @@ std::vector<std::pair<std::string, cudaStream_t>> streams() {
   return all;
 }
 
+Index taken_by_nccl() {
+  return taken;
+}
+
 void close_connections() {
+  last_launched().clear();
   for (auto& [group, connections] : all_connections())
     if (connections.collectives.comm != nullptr) ncclCommDestroy(connections.collectives.comm);
   for (auto& [ids, link] : links()) link.close();

@@ -6,7 +6,9 @@
 
 #include <nccl.h>
 
+#include <exception>
 #include <map>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -130,33 +132,40 @@ class OperationEvents : public runtime::Awaited {
  public:
   /// The work begins after all computation that has been launched so far.
   OperationEvents() { argument.record(gpu().computation()); }
-  bool test() override { return end.test(); }
-  std::optional<Blocked::Dependencies> dependencies() const override { return end.dependencies(); }
-  void finish() override { end.make_wait(gpu().computation()); }
+  bool test() override { return end->test(); }
+  std::optional<Blocked::Dependencies> dependencies() const override { return end->dependencies(); }
+  void finish() override { end->make_wait(gpu().computation()); }
 
   Event argument;
-  Event end;
+  std::shared_ptr<Event> end = std::make_shared<Event>();
 };
 OperationEvents& events_of(runtime::Call& call);
+/// Notes the end of a call's work in a stream, for first_call_in.
+void note_launch(cudaStream_t stream, const runtime::Call& call, std::shared_ptr<Event> end);
+/// The first call whose work the stream has not done, with its line: " (all_reduce chapters/...:31)", or nothing.
+std::string first_call_in(cudaStream_t stream);
 
 /// During its lifetime, a call's work is launched in a stream. The work waits for the event `argument`, and at
 /// the end records the event `end`.
 class LaunchIn {
  public:
   LaunchIn(cudaStream_t stream, runtime::Call& call)
-      : range_(call.name, call.request.where), events_(events_of(call)), stream_(stream) {
-    events_.argument.make_wait(stream_);
+      : range_(call.name, call.request.where), call_(call), stream_(stream) {
+    events_of(call_).argument.make_wait(stream_);
   }
   ~LaunchIn() noexcept(false) {
-    if (std::uncaught_exceptions() == 0) events_.end.record(stream_);
+    if (std::uncaught_exceptions() != errors_before_) return;
+    events_of(call_).end->record(stream_);
+    note_launch(stream_, call_, events_of(call_).end);
   }
   LaunchIn(const LaunchIn&) = delete;
   LaunchIn& operator=(const LaunchIn&) = delete;
 
  private:
   TimeRange range_;
-  OperationEvents& events_;
+  runtime::Call& call_;
   cudaStream_t stream_;
+  int errors_before_ = std::uncaught_exceptions();
 };
 
 /// Collects NCCL calls during its lifetime, and launches them together at its end.
@@ -166,6 +175,9 @@ class NcclGroupCall {
   ~NcclGroupCall() noexcept(false);
   NcclGroupCall(const NcclGroupCall&) = delete;
   NcclGroupCall& operator=(const NcclGroupCall&) = delete;
+
+ private:
+  int errors_before_ = std::uncaught_exceptions();
 };
 
 /// \throws Error lost when NCCL reports a lost peer. Does not abort communicators, since that may wait for another
@@ -173,6 +185,8 @@ class NcclGroupCall {
 void check_connections();
 /// All streams, with names of their work: collectives, the messages with each other device, and computation.
 std::vector<std::pair<std::string, cudaStream_t>> streams();
+/// The bytes of this GPU's memory that NCCL has taken for its buffers. Another process on the GPU can falsify it.
+Index taken_by_nccl();
 /// Destroys all communicators, at the end of the program on every device. NCCL may wait there for other devices
 /// of the machine, so groups do not destroy their own, and the order is the same on all devices: by group, then
 /// by link.

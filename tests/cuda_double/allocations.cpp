@@ -122,6 +122,8 @@ bool is_page_locked(const void* data) {
   return after != page_locked().begin() && data < std::prev(after)->second;
 }
 
+std::size_t buffers_of_nccl = 0;
+
 void* kept_at(const void* device_address) {
   const Memory& m = memory();
   return m.kept + (static_cast<const char*>(device_address) - m.shown);
@@ -161,6 +163,14 @@ cudaError_t cudaFree(void* data) {
   return cudaSuccess;
 }
 
+cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* all) {
+  PLANTED("cudaMemGetInfo");
+  *all = *free = Memory::size;
+  for (const auto& [data, allocation] : memory().allocations) *free -= allocation.bytes;
+  *free -= buffers_of_nccl;
+  return cudaSuccess;
+}
+
 cudaError_t cudaMallocHost(void** data, std::size_t bytes) {
   PLANTED("cudaMallocHost");
   *data = std::malloc(bytes);
@@ -173,6 +183,7 @@ cudaError_t cudaFreeHost(void* data) {
   PLANTED("cudaFreeHost");
   wait_for_gpu("cudaFreeHost");
   given_back("host memory", data, "cudaFreeHost");
+  forget_sources(data, page_locked()[data]);
   page_locked().erase(data);
   std::free(data);
   return cudaSuccess;

@@ -33,6 +33,9 @@ bool host_knows(int stream, std::uint64_t tick);
 /// Completes the copies to the host's memory that the host now knows to be done. It cannot read them before.
 void deliver();
 
+/// Forgets the copies from page-locked memory that is freed.
+void forget_sources(const void* begin, const void* end);
+
 /// Does all launched work that need not wait.
 void progress();
 /// Waits in a call, while streams progress. Ends the program if this takes too long.
@@ -48,6 +51,8 @@ bool is_busy(cudaStream_t stream);
 bool overlap(const Access& a, const Access& b);
 /// Whether this is an address of device memory, as the program sees it.
 bool is_of_device(const void* data);
+/// The memory that NCCL takes for its buffers, which no allocation of the program shows.
+extern std::size_t buffers_of_nccl;
 /// Whether it is in page-locked memory of the host.
 bool is_page_locked(const void* data);
 /// Records an access at the current time of a stream. Ends the program if an earlier conflicting access may

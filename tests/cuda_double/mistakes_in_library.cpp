@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "engine/device/books/observer.hpp"
+#include "engine/device/books/products_by.hpp"
 #include "engine/device/device.hpp"
 #include "engine/device/layer_operations.hpp"
 #include "mistakes.hpp"
@@ -197,6 +198,60 @@ const std::vector<Case> mistakes_in_library = {
      reduce,
      Where::emulator,
      {{"CUDA_DOUBLE_GPUS", "1"}, {"CUDA_DOUBLE_OWN_GPUS", "1"}}},
+    // For MPI, each container is a machine.
+    {"two_containers_with_one_gpu",
+     {2},
+     0,
+     {},
+     reduce,
+     Where::emulator,
+     {{"CUDA_DOUBLE_GPUS", "1"}, {"CUDA_DOUBLE_CONTAINERS", "1"}}},
+    {"gpu_that_another_process_has_for_itself",
+     {2},
+     69,
+     {"to be free, given another process that has it for itself"},
+     reduce,
+     Where::emulator,
+     {},
+     [] { plant("cudaSetDevice", 0, cudaErrorDevicesUnavailable); }},
+    accepted("call_while_an_error_ends_another", 2,
+             [] {
+               struct AtEnd {
+                 Tensor* sum;
+                 ~AtEnd() { *sum = group().all_reduce_async(Tensor({500}), ReduceOp::sum).get(); }
+               };
+               Tensor sum;
+               try {
+                 const AtEnd at_end{&sum};
+                 throw 1;
+               } catch (int) {
+               }
+               sum.to_host();
+             }),
+    {"memory_of_nccl",
+     {2},
+     0,
+     {},
+     [] {  // 32 channels to the other device for collectives, 4 for messages
+       const std::string said = products_by();
+       if (said.find("beside NCCL 2.28.3 with 432 MiB") != said.npos) return 0;
+       std::fprintf(stderr, "%s\n", said.c_str());
+       return static_cast<int>(Code::differs);
+     }},
+    {"gpu_breaks_before_a_product",
+     {1},
+     70,
+     {"cuda/kernels/cublas_product.cpp:", "expected success of cublasGemmEx_64("},
+     [] {
+       const Tensor a({4, 6}), b({6, 4});
+       matmul(a, b);  // leaves a block of memory for the next result
+       plant("cudaMemsetAsync", 0, cudaErrorLaunchFailure);
+       try {
+         Tensor({3});
+       } catch (const Error&) {
+       }
+       matmul(a, b);
+     }},
     {"old_driver",
      {2},
      69,

@@ -3,6 +3,7 @@
 #include <cublas_v2.h>
 
 #include <cstdio>
+#include <cstring>
 
 #include "mistakes.hpp"
 
@@ -43,6 +44,17 @@ const std::vector<Case> mistakes_in_streams = {
            [] {
              float* data = memory(8);
              cudaMemcpyAsync(data, data + 1, 4 * sizeof(float), cudaMemcpyDeviceToDevice, new_stream());
+           }),
+    caught("host_writes_what_a_copy_still_reads", 1,
+           "the host has written memory that a copy to the GPU may still read",
+           [] {
+             void* numbers;
+             cudaMallocHost(&numbers, 32);
+             std::memset(numbers, 0, 32);
+             cudaStream_t in = new_stream();
+             cudaMemcpyAsync(memory(), numbers, 32, cudaMemcpyHostToDevice, in);
+             std::memset(numbers, 1, 32);  // on the double the copy is done, which the host does not know
+             cudaStreamSynchronize(in);
            }),
     caught("reads_without_waiting", 1,
            "reads memory that another stream writes (cudaMemsetAsync), without waiting for it",

@@ -22,6 +22,7 @@ using ncclComm_t = struct ncclComm*;
 
 const char* ncclGetErrorString(ncclResult_t result);
 const char* ncclGetLastError(ncclComm_t comm);
+ncclResult_t ncclGetVersion(int* version);
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id);
 struct ncclConfig_t {
   int maxCTAs;  // the most multiprocessors that a call occupies

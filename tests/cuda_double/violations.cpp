@@ -1,7 +1,9 @@
 // How the double ends a program, the objects that a program must free, and errors that tests plant.
 
+#include <cublas_v2.h>
 #include <fmt/format.h>
 #include <mpi.h>
+#include <nccl.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -102,6 +104,8 @@ void count(const char* call, int times) {
 
 int planted(const char* call) {
   count(call);
+  if (std::string_view(call).starts_with("cublas") && broken != 0) return CUBLAS_STATUS_EXECUTION_FAILED;
+  if (std::string_view(call).starts_with("nccl") && broken != 0) return ncclUnhandledCudaError;
   if (!std::string_view(call).starts_with("cuda")) return of_plans(call);
   const int error = broken != 0 ? broken : of_plans(call);
   if (error == cudaErrorLaunchFailure) broken = error;

@@ -1,7 +1,7 @@
 /// Questions about CUDA and NCCL that only a GPU can answer: each is a run of its own, since its answer may be that
 /// a call never returns. What cuda/ assumes is printed beside what is seen.
 ///
-///     probe errors | waits | streams | rates | nccl
+///     probe errors | waits | streams | costs | rates | nccl
 
 #include <cublas_v2.h>
 #include <cuda_runtime.h>
@@ -44,14 +44,14 @@ __global__ void add_to(float* x) {
   x[threadIdx.x] += number;
 }
 
-/// A kernel that runs on a stream of its own until this object goes.
+/// A kernel that runs on a stream of its own until this object goes. A block occupies a multiprocessor, or a part of it.
 class Spinning {
  public:
-  Spinning() {
+  explicit Spinning(int blocks = 1) {
     REQUIRE(cudaHostAlloc(reinterpret_cast<void**>(&flag_), sizeof(int), cudaHostAllocMapped));
     *flag_ = 0;
     REQUIRE(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
-    spin<<<1, 1, 0, stream_>>>(flag_);
+    spin<<<blocks, 1024, 0, stream_>>>(flag_);
     REQUIRE(cudaGetLastError());
   }
   ~Spinning() {
@@ -68,8 +68,9 @@ class Spinning {
 };
 
 /// Whether a call returns while a kernel runs on another stream.
-void ask(const char* what, const char* assumed, const std::function<void(const Spinning&)>& call) {
-  Spinning kernel;
+void ask(const char* what, const char* assumed, const std::function<void(const Spinning&)>& call,
+         int blocks = 1) {
+  Spinning kernel(blocks);
   const auto start = Clock::now();
   call(kernel);
   const bool returns = cudaStreamQuery(kernel.stream()) == cudaErrorNotReady;
@@ -93,12 +94,46 @@ void errors() {
               cudaGetErrorName(refused), cudaGetErrorName(first), cudaGetErrorName(second));
 }
 
+/// A product of n x n matrices.
+void multiply(cublasHandle_t blas, int n, const void* a, const void* b, float* c, cudaDataType_t type,
+              cublasComputeType_t compute) {
+  const float one = 1, zero = 0;
+  REQUIRE(cublasGemmEx(blas, CUBLAS_OP_N, CUBLAS_OP_N, n, n, n, &one, a, type, n, b, type, n, &zero, c,
+                       CUDA_R_32F, n, compute, CUBLAS_GEMM_DEFAULT));
+}
+
+ncclComm_t communicator_of_one() {
+  ncclUniqueId id;
+  REQUIRE(ncclGetUniqueId(&id));
+  ncclComm_t comm = nullptr;
+  REQUIRE(ncclCommInitRank(&comm, 1, id, 0));
+  return comm;
+}
+
+/// What cuBLAS and NCCL may wait for.
+void waits_of_libraries(float* memory, cudaStream_t other) {
+  cublasHandle_t blas = nullptr;
+  ask("cublasCreate", "may wait", [&](const Spinning&) { REQUIRE(cublasCreate(&blas)); });
+  REQUIRE(cublasSetStream(blas, other));
+  auto first_product = [&](const char* what, cudaDataType_t type, cublasComputeType_t compute) {
+    ask(what, "returns",
+        [&](const Spinning&) { multiply(blas, 256, memory, memory, memory + (1 << 18), type, compute); });
+  };
+  first_product("first product in float32", CUDA_R_32F, CUBLAS_COMPUTE_32F_PEDANTIC);
+  first_product("first product in tf32", CUDA_R_32F, CUBLAS_COMPUTE_32F_FAST_TF32);
+  first_product("first product in bf16", CUDA_R_16BF, CUBLAS_COMPUTE_32F);
+  ask("ncclCommInitRank of one rank", "may wait", [](const Spinning&) { communicator_of_one(); });
+}
+
 void waits() {
   float* memory = nullptr;
   REQUIRE(cudaMalloc(&memory, 1 << 21));
   cudaStream_t other = nullptr;
   REQUIRE(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking));
   std::vector<char> host(1 << 20);
+  ask("cudaMemcpy2DAsync of 64 KiB pageable bytes", "may wait", [&](const Spinning&) {
+    REQUIRE(cudaMemcpy2DAsync(memory, 512, host.data(), 256, 256, 256, cudaMemcpyHostToDevice, other));
+  });
   for (const int bytes : {4 << 10, 64 << 10, 1 << 20}) {
     const std::string what = "copy of " + std::to_string(bytes) + " pageable bytes to the GPU";
     const char* assumed = bytes <= 64 << 10 ? "returns" : "may wait";
@@ -119,14 +154,20 @@ void waits() {
   ask("cudaMallocHost of 16 MiB", "may wait",
       [&](const Spinning&) { REQUIRE(cudaMallocHost(&more, 1 << 24)); });
   ask("cudaFreeHost", "may wait", [&](const Spinning&) { REQUIRE(cudaFreeHost(more)); });
+  ask("cudaHostAlloc of 16 MiB", "may wait",
+      [&](const Spinning&) { REQUIRE(cudaHostAlloc(&more, 1 << 24, cudaHostAllocDefault)); });
   cudaStream_t urgent = nullptr;
   ask("cudaStreamCreateWithPriority", "returns",
       [&](const Spinning&) { REQUIRE(cudaStreamCreateWithPriority(&urgent, cudaStreamNonBlocking, -1)); });
   cudaEvent_t event = nullptr;
   ask("cudaEventCreateWithFlags", "returns",
       [&](const Spinning&) { REQUIRE(cudaEventCreateWithFlags(&event, cudaEventDisableTiming)); });
-  cublasHandle_t blas = nullptr;
-  ask("cublasCreate", "may wait", [&](const Spinning&) { REQUIRE(cublasCreate(&blas)); });
+  cudaDeviceProp gpu{};
+  REQUIRE(cudaGetDeviceProperties(&gpu, 0));
+  ask(
+      "cudaMalloc beside a kernel on all multiprocessors", "may wait",
+      [&](const Spinning&) { REQUIRE(cudaMalloc(&more, 1 << 24)); }, 2 * gpu.multiProcessorCount);
+  waits_of_libraries(memory, other);
   ask("1100 launches", "may wait: a queue of launches ends", [&](const Spinning& kernel) {
     for (int i = 0; i < 1100; ++i) add_to<1><<<1, 32, 0, kernel.stream()>>>(memory);
     REQUIRE(cudaGetLastError());
@@ -151,6 +192,49 @@ void streams() {
   }
   std::printf("%zu of %zu streams go on beside a kernel that runs (cuda/ assumes: all, with 32 queues)\n",
               done, others.size());
+}
+
+/// What a launch, an event and the libraries cost, and what the GPU can.
+void costs() {
+  std::size_t before = 0, all = 0;
+  auto tell_memory = [&](const char* what) {
+    std::size_t free = 0;
+    REQUIRE(cudaMemGetInfo(&free, &all));
+    if (before > 0)
+      std::printf("memory of %s: %.1f MiB\n", what, (static_cast<double>(before) - free) / (1 << 20));
+    before = free;
+  };
+  tell_memory("");
+  std::printf("memory of all kernels and of the driver: %.1f MiB\n",
+              static_cast<double>(all - before) / (1 << 20));
+  cublasHandle_t blas = nullptr;
+  REQUIRE(cublasCreate(&blas));
+  tell_memory("cublasCreate");
+  communicator_of_one();
+  tell_memory("ncclCommInitRank of one rank");
+  int reads_pageable = 0, pitch = 0;
+  REQUIRE(cudaDeviceGetAttribute(&reads_pageable, cudaDevAttrPageableMemoryAccess, 0));
+  REQUIRE(cudaDeviceGetAttribute(&pitch, cudaDevAttrMaxPitch, 0));
+  std::printf("reads pageable memory: %d; largest distance of rows: %d (cuda/ assumes: 2^31 - 1)\n",
+              reads_pageable, pitch);
+  float* memory = nullptr;
+  REQUIRE(cudaMalloc(&memory, 1 << 20));
+  constexpr int launches = 500;  // fewer than a queue holds
+  add_to<3><<<1, 32>>>(memory);
+  REQUIRE(cudaDeviceSynchronize());
+  auto start = Clock::now();
+  for (int i = 0; i < launches; ++i) add_to<3><<<1, 32>>>(memory);
+  std::printf("a launch: %.2f us of the host\n", 1e6 * seconds_since(start) / launches);
+  REQUIRE(cudaDeviceSynchronize());
+  cudaEvent_t event = nullptr;
+  REQUIRE(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+  start = Clock::now();
+  for (int i = 0; i < launches; ++i) {
+    REQUIRE(cudaEventRecord(event));
+    while (cudaEventQuery(event) == cudaErrorNotReady) {
+    }
+  }
+  std::printf("an event, until the host sees it: %.2f us\n", 1e6 * seconds_since(start) / launches);
 }
 
 /// The time of one of ten calls, after one that does not count.
@@ -184,14 +268,16 @@ void rates() {
   const double copy =
       seconds_of([&] { REQUIRE(cudaMemcpyAsync(b, a, bytes / 2, cudaMemcpyDeviceToDevice)); });
   std::printf("copy: %.0f GB/s\n", bytes / copy / 1e9);
+  for (const std::size_t width : {64, 512}) {  // narrow slices
+    const std::size_t rows = (std::size_t{1} << 26) / width;
+    const double seconds = seconds_of(
+        [&] { REQUIRE(cudaMemcpy2DAsync(b, width, a, 2 * width, width, rows, cudaMemcpyDeviceToDevice)); });
+    std::printf("copy of rows of %zu bytes: %.0f GB/s\n", width, 2.0 * width * rows / seconds / 1e9);
+  }
   cublasHandle_t blas = nullptr;
   REQUIRE(cublasCreate(&blas));
-  const float one = 1, zero = 0;
   auto rate = [&](const char* name, cudaDataType_t type, cublasComputeType_t compute) {
-    const double seconds = seconds_of([&] {
-      REQUIRE(cublasGemmEx(blas, CUBLAS_OP_N, CUBLAS_OP_N, n, n, n, &one, a, type, n, b, type, n, &zero, c,
-                           CUDA_R_32F, n, compute, CUBLAS_GEMM_DEFAULT));
-    });
+    const double seconds = seconds_of([&] { multiply(blas, n, a, b, c, type, compute); });
     std::printf("product in %s: %.0f TFLOP/s\n", name, 2.0 * n * n * n / seconds / 1e12);
   };
   rate("float32, pedantic", CUDA_R_32F, CUBLAS_COMPUTE_32F_PEDANTIC);
@@ -236,13 +322,14 @@ void nccl() {
 int main(int argc, char** argv) {
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1);
   setenv("CUDA_MODULE_LOADING", "EAGER", 1);  // as cuda/ does
-  const std::pair<const char*, void (*)()> questions[] = {
-      {"errors", errors}, {"waits", waits}, {"streams", streams}, {"rates", rates}, {"nccl", nccl}};
+  const std::pair<const char*, void (*)()> questions[] = {{"errors", errors},   {"waits", waits},
+                                                          {"streams", streams}, {"costs", costs},
+                                                          {"rates", rates},     {"nccl", nccl}};
   for (const auto& [name, answer] : questions) {
     if (argc != 2 || std::strcmp(argv[1], name) != 0) continue;
     answer();
     return 0;
   }
-  std::fprintf(stderr, "probe: expected errors, waits, streams, rates or nccl\n");
+  std::fprintf(stderr, "probe: expected errors, waits, streams, costs, rates or nccl\n");
   return 64;
 }
