@@ -1,6 +1,8 @@
-"""Public tests that no run of a program is by itself: numbers go in, and the right ones must come out."""
+"""Public tests that no run of a program is by itself: numbers go in, and the right ones must come out. And what a
+schedule's line tells."""
 import json
 import random
+import re
 import struct
 import subprocess
 import tempfile
@@ -89,6 +91,16 @@ def what_is_wrong(files, sizes, most):
     for file, following in zip(shared, shared[1:]):
         if bytes_of[file] + sizes[files[following][0]] <= most:
             return f"{file}: expected {files[following][0]} too, as it would fit, given {bytes_of[file]} bytes"
+    return ""
+
+
+def held_otherwise(line, given):
+    """What a schedule does otherwise, if a device holds another number of micro-batches than the line says."""
+    wanted, found = ([int(word) for word in re.findall(r"\d+", text.partition("held, by device:")[2])] for text in (line, given))
+    for device, (most, now) in enumerate(zip(wanted, found)):
+        if now != most:
+            return f"\n  device {device} holds {now} micro-batches and not {most}: too {'many' if now > most else 'few'} " \
+                   "forwards before a backward?"
     return ""
 
 

@@ -20,6 +20,8 @@ from pathlib import Path
 from unittest import mock
 
 root = Path(__file__).resolve().parents[2]
+if len(sys.argv) < 2 or not Path(sys.argv[1]).is_dir():
+    sys.exit(__doc__)
 build = Path(sys.argv.pop(1)).resolve()
 course = root / "chapters/course"
 sys.path[:0] = [str(course / "grading"), str(course), str(root / "chapters")]
@@ -33,6 +35,7 @@ import runs
 import starters
 import talk
 from holes import Hole, Misplaced, additions, outside, with_include
+from named_tests import held_otherwise
 
 ALL = exercises.read_all()
 SCHEDULES = "engine/schedules/schedules.hpp"  # each function is another engine's
@@ -382,6 +385,9 @@ class Starters(unittest.TestCase):
         exercises_file.write_text(json.dumps(known))
         self.assertIn("expected: 03 tensor parallel, column-row, on 4 devices\n   given: 03 tensor parallel, column-row, on 3 devices",
                       self.checked(out, build / "emu", "03.1")[1])
+        for given, told in (("2, 1", ""), ("2, 2", "\n  device 1 holds 2 micro-batches and not 1: too many forwards before a backward?"),
+                            ("1, 1", "\n  device 0 holds 1 micro-batches and not 2: too few forwards before a backward?")):
+            self.assertEqual(held_otherwise("held, by device: 2, 1", f"held, by device: {given}"), told)
         self.assertRegex(said, r"(?s)exact mode: .*\n    variant  .*column-row")
         known[0] |= {"tests": ["3 train --steps 1"], "prints": {}}
         for figures, told in (([21848, 4, 999999], ""), ([21849, 4, 999999], "sends most: expected 21,849, given 21,848"),

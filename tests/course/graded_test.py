@@ -13,6 +13,8 @@ import unittest
 from pathlib import Path
 
 root = Path(__file__).resolve().parents[2]
+if len(sys.argv) < 2 or not Path(sys.argv[1]).is_dir():
+    sys.exit(__doc__)
 work = Path(sys.argv.pop(1)).resolve() / "course-test"
 course = root / "chapters/course"
 ASKED = ["00.1", "03.1", "03.2", "10.1"]

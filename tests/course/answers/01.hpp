@@ -56,6 +56,20 @@ Placed forward(Tensor input) override {
   tape_.push(std::move(inputs));
   return now;
 }
+//// 01.1 a lambda keeps, and the last layer by itself
+Placed forward(Tensor input) override {
+  std::vector<Replicated> inputs;
+  auto kept = [&](std::size_t l, Replicated a) -> const Replicated& {
+    inputs.push_back(relu_before(l) ? relu(std::move(a)) : std::move(a));
+    return inputs.back();
+  };
+  Replicated x(group(), std::move(input));
+  const std::size_t last = weights_.size() - 1;
+  for (std::size_t l = 0; l < last; ++l) x = matmul(kept(l, std::move(x)), weights_[l]);
+  Replicated out = matmul(kept(last, std::move(x)), weights_[last]);
+  tape_.push(std::move(inputs));
+  return out;
+}
 //// 01.1 red: a copy of each input
 Placed forward(Tensor input) override {
   Replicated a(group(), std::move(input));
@@ -137,6 +151,22 @@ Gradients backward(Tensor dout) override {
     if (l > 0 || wants_input_grad()) d = of_input(l, d, inputs[l]);
     inputs.pop_back();
   }
+  if (wants_input_grad()) gradients.put(Gradients::input_grad, std::move(d));
+  return gradients;
+}
+//// 01.2 gradients in a vector, then in ascending order
+Gradients backward(Tensor dout) override {
+  auto [inputs] = tape_.pop();
+  std::vector<Replicated> dw(weights_.size());
+  Replicated d(group(), std::move(dout));
+  for (std::size_t l = weights_.size(); l-- > 0;) {
+    dw[l] = matmul(transposed(inputs.back()), d);
+    if (l > 0 || wants_input_grad()) d = matmul(d, transposed(weights_[l]));
+    if (relu_before(l)) d = relu_backward(std::move(d), inputs.back());
+    inputs.pop_back();
+  }
+  Gradients gradients;
+  for (std::size_t l = 0; l < dw.size(); ++l) gradients.put(layer_name(l), std::move(dw[l]));
   if (wants_input_grad()) gradients.put(Gradients::input_grad, std::move(d));
   return gradients;
 }

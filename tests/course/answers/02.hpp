@@ -69,6 +69,56 @@ Gradients backward(Tensor dout) override {
   if (wants_input_grad()) gradients.put(Gradients::input_grad, std::move(d));
   return gradients;
 }
+//// 02.1 a future that is awaited at once
+Gradients backward(Tensor dout) override {
+  auto [inputs] = tape_.pop();
+  Gradients gradients;
+  Sharded<0> d = my_rows(std::move(dout), inputs[0]);
+  while (!inputs.empty()) {
+    const std::size_t l = inputs.size() - 1;
+    Future<Replicated> sum = all_reduce_async(matmul(transposed(inputs[l]), d));
+    gradients.put(layer_name(l), sum.get());
+    if (l > 0 || wants_input_grad()) d = matmul(d, transposed(weights_[l]));
+    if (relu_before(l)) d = relu_backward(std::move(d), inputs[l]);
+    inputs.pop_back();
+  }
+  if (wants_input_grad()) gradients.put(Gradients::input_grad, std::move(d));
+  return gradients;
+}
+//// 02.1 down to layer 1, and layer 0 by itself
+Gradients backward(Tensor dout) override {
+  std::vector<Sharded<0>> inputs = std::get<0>(tape_.pop());
+  Gradients gradients;
+  Sharded<0> d = my_rows(std::move(dout), inputs[0]);
+  for (std::size_t l = weights_.size() - 1; l > 0; --l) {
+    Partial addend = matmul(transposed(inputs[l]), d);
+    Replicated sum = all_reduce(std::move(addend));
+    gradients.put(layer_name(l), std::move(sum));
+    d = matmul(d, transposed(weights_[l]));
+    if (relu_before(l)) d = relu_backward(std::move(d), inputs[l]);
+    inputs.pop_back();
+  }
+  gradients.put(layer_name(0), all_reduce(matmul(transposed(inputs[0]), d)));
+  if (wants_input_grad()) gradients.put(Gradients::input_grad, matmul(d, transposed(weights_[0])));
+  return gradients;
+}
+//// 02.1 inputs go one by one, and the loop breaks
+Gradients backward(Tensor dout) override {
+  auto [inputs] = tape_.pop();
+  Sharded<0> d = my_rows(std::move(dout), inputs[0]);
+  Gradients all;
+  for (int i = static_cast<int>(weights_.size()) - 1; i >= 0; --i) {
+    const auto l = static_cast<std::size_t>(i);
+    const Sharded<0> a = std::move(inputs.back());
+    inputs.pop_back();
+    all.put(layer_name(l), all_reduce(matmul(transposed(a), d)));
+    if (i == 0 && !wants_input_grad()) break;
+    Sharded<0> da = matmul(d, transposed(weights_[l]));
+    d = relu_before(l) ? relu_backward(std::move(da), a) : std::move(da);
+  }
+  if (wants_input_grad()) all.put(Gradients::input_grad, std::move(d));
+  return all;
+}
 //// 02.1 red: inputs live to the end
 Gradients backward(Tensor dout) override {
   auto [inputs] = tape_.pop();
@@ -193,6 +243,28 @@ Gradients backward(Tensor dout) override {
   Gradients gradients;
   if (wants_input_grad()) gradients.put(Gradients::input_grad, std::move(d));
   for (std::size_t b = 0; b < in_flight.size(); ++b) collect(in_flight[b], gradients);
+  return gradients;
+}
+//// 02.2 a loop over buckets
+Gradients backward(Tensor dout) override {
+  auto [inputs] = tape_.pop();
+  Sharded<0> d = my_rows(std::move(dout), inputs[0]);
+  std::vector<InFlight> in_flight;
+  std::size_t l = weights_.size();
+  while (l > 0) {
+    Bucket bucket;
+    for (bool is_full = false; !is_full; inputs.pop_back()) {
+      --l;
+      bucket.add(l, matmul(transposed(inputs[l]), d));
+      is_full = l == 0 || bucket.bytes >= bucket_bytes_;
+      if (is_full) in_flight.push_back(send_off(std::move(bucket)));
+      if (l > 0 || wants_input_grad()) d = matmul(d, transposed(weights_[l]));
+      if (relu_before(l)) d = relu_backward(std::move(d), inputs[l]);
+    }
+  }
+  Gradients gradients;
+  for (InFlight& bucket : in_flight) collect(bucket, gradients);
+  if (wants_input_grad()) gradients.put(Gradients::input_grad, std::move(d));
   return gradients;
 }
 //// 02.2 red: one gradient is packed, too

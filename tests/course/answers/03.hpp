@@ -56,6 +56,19 @@ Placed forward(Tensor input) override {
   tape_.push(std::move(kept));
   return x;
 }
+//// 03.1 places that are filled
+Placed forward(Tensor input) override {
+  std::vector<Kept> kept(blocks_.size());
+  Replicated x(group(), std::move(input));
+  for (std::size_t i = 0; i < kept.size(); ++i) {
+    kept[i].h = relu(matmul(x, blocks_[i].w0));
+    Partial out = matmul(kept[i].h, blocks_[i].w1);
+    kept[i].x = std::move(x);
+    x = all_reduce(std::move(out));
+  }
+  tape_.push(std::move(kept));
+  return x;
+}
 //// 03.1 red: a copy of each input is kept
 Placed forward(Tensor input) override {
   Replicated x(group(), std::move(input));
@@ -146,6 +159,25 @@ Gradients backward(Tensor dout) override {
     kept.pop_back();
     if (i == 0 && !wants_input_grad()) break;
     d = all_reduce(matmul(dz, transposed(block.w0)));
+  }
+  if (wants_input_grad()) gradients.put(Gradients::input_grad, std::move(d));
+  return gradients;
+}
+//// 03.2 each block's inputs are taken out
+Gradients backward(Tensor dout) override {
+  auto [kept] = tape_.pop();
+  Gradients gradients;
+  auto d = Replicated(group(), std::move(dout));
+  while (!kept.empty()) {
+    const Kept here = std::move(kept.back());
+    kept.pop_back();
+    const std::size_t i = kept.size();
+    const auto& [w0, w1] = blocks_[i];
+    gradients.put(layer_name(2 * i + 1), matmul(transposed(here.h), d));
+    Sharded<1> dz = matmul(d, transposed(w1));
+    dz = relu_backward(std::move(dz), here.h);
+    gradients.put(layer_name(2 * i), matmul(transposed(here.x), dz));
+    if (i > 0 || wants_input_grad()) d = all_reduce(matmul(dz, transposed(w0)));
   }
   if (wants_input_grad()) gradients.put(Gradients::input_grad, std::move(d));
   return gradients;
@@ -248,6 +280,23 @@ Sharded<0> backward_block(Index i, const Kept& kept, Sharded<0> mine, Gradients&
   gradients.put(layer_name(2 * i), matmul(transposed(all_gather(kept.x)), dz));
   return dx;
 }
+//// 03.3 a helper for the hidden columns
+Sharded<1> hidden_of(const auto& block, const Sharded<0>& x) {
+  const Replicated whole = all_gather(x);
+  return relu(matmul(whole, block.w0));
+}
+Placed forward(Tensor input) override {
+  Sharded<0> x = my_rows(std::move(input));
+  std::vector<Kept> kept(blocks_.size());
+  for (std::size_t i = 0; i < blocks_.size(); ++i) {
+    kept[i].h = hidden_of(blocks_[i], x);
+    kept[i].x = std::move(x);
+    Partial out = matmul(kept[i].h, blocks_[i].w1);
+    x = reduce_scatter<0>(std::move(out));
+  }
+  tape_.push(std::move(kept));
+  return x;
+}
 //// 03.3 red: both gathered tensors at once
 Sharded<0> backward_block(Index i, const Kept& kept, Sharded<0> mine, Gradients& gradients) {
   const Block& block = blocks_[static_cast<std::size_t>(i)];
@@ -339,6 +388,34 @@ Gradients backward(Tensor dout) override {
     gradients.put(layer_name(2 * i), matmul(transposed(kept[i].x), dz));
   }
   if (wants_input_grad()) gradients.put(Gradients::input_grad, std::move(d));
+  return gradients;
+}
+//// 03.4 places that are filled, and blocks from the last one
+Placed forward(Tensor input) override {
+  Sharded<1> x = shard<1>(Replicated(group(), std::move(input)));
+  std::vector<Kept> kept(blocks_.size());
+  for (std::size_t i = 0; i < blocks_.size(); ++i) {
+    kept[i].h = relu(all_reduce(matmul(x, blocks_[i].w0)));
+    kept[i].x = std::move(x);
+    x = matmul(kept[i].h, blocks_[i].w1);
+  }
+  tape_.push(std::move(kept));
+  return all_gather(std::move(x));
+}
+Gradients backward(Tensor dout) override {
+  auto [kept] = tape_.pop();
+  Gradients gradients;
+  Sharded<1> d = shard<1>(Replicated(group(), std::move(dout)));
+  for (auto block = blocks_.rbegin(); block != blocks_.rend(); ++block, kept.pop_back()) {
+    const std::size_t i = kept.size() - 1;
+    gradients.put(layer_name(2 * i + 1), matmul(transposed(kept[i].h), d));
+    Replicated dz = all_reduce(matmul(d, transposed(block->w1)));
+    dz = relu_backward(std::move(dz), kept[i].h);
+    gradients.put(layer_name(2 * i), matmul(transposed(kept[i].x), dz));
+    if (i == 0 && !wants_input_grad()) return gradients;
+    d = matmul(dz, transposed(block->w0));
+  }
+  gradients.put(Gradients::input_grad, std::move(d));
   return gradients;
 }
 //// 03.4 red: the whole input lives on

@@ -52,6 +52,19 @@ inline Work gpipe(int devices, Index micro_batches) {
   for (int d = 0; d < devices; ++d) work.emplace_back(all_of_device(d, micro_batches));
   return work;
 }
+//// 04.1 a lambda for a round
+inline Work gpipe(int devices, Index micro_batches) {
+  Work work;
+  work.resize(static_cast<std::size_t>(devices));
+  auto round = [&](Action::Kind kind, Index m) {
+    int stage = 0;
+    for (std::vector<Action>& mine : work) mine.push_back(Action{kind, m, stage++});
+  };
+  Index m = 0;
+  while (m < micro_batches) round(Action::Kind::forward, m++);
+  while (m > 0) round(Action::Kind::backward, --m);
+  return work;
+}
 //// 04.1 red: backwards in ascending order
 inline Work gpipe(int devices, Index micro_batches) {
   Work work(static_cast<std::size_t>(devices));
@@ -119,6 +132,24 @@ inline Work one_forward_one_backward(int devices, Index micro_batches) {
   Work work;
   for (int d = 0; d < devices; ++d)
     work.push_back(in_turns(d, std::min<Index>(devices - d - 1, micro_batches), micro_batches));
+  return work;
+}
+//// 04.2 a queue of what is held
+inline Work one_forward_one_backward(int devices, Index micro_batches) {
+  Work work;
+  for (int d = 0; d < devices; ++d) {
+    std::vector<Action> mine;
+    std::vector<Index> held;
+    for (Index m = 0; m < micro_batches; ++m) {
+      mine.push_back({Action::Kind::forward, m, d});
+      held.push_back(m);
+      if (std::ssize(held) < devices - d) continue;
+      mine.push_back({Action::Kind::backward, held.front(), d});
+      held.erase(held.begin());
+    }
+    for (Index m : held) mine.push_back({Action::Kind::backward, m, d});
+    work.push_back(std::move(mine));
+  }
   return work;
 }
 //// 04.2 red: a micro-batch more is held
@@ -195,6 +226,26 @@ void add_weights(auto half) {
 void backward_weights(Index m, int s) override {
   auto halves = taken(halves_, {m, s});
   for (auto& half : halves) add_weights(std::move(half));
+}
+//// 04.3 as long as there are inputs
+void backward_input(Index m, int s) override {
+  Owned d = take({Flow::gradient, m, s});
+  std::vector<Owned> inputs = taken(kept_, {m, s});
+  std::vector<Half> mine;
+  for (Index l = stages_.of(s).end - 1; !inputs.empty(); --l, inputs.pop_back()) {
+    Owned da = d_input(l, d, inputs.back());
+    mine.push_back({l, std::move(inputs.back()), std::exchange(d, std::move(da))});
+  }
+  halves_.emplace(std::pair(m, s), std::move(mine));
+  pass_back(m, s, std::move(d));
+}
+void backward_weights(Index m, int s) override {
+  auto halves = taken(halves_, {m, s});
+  for (auto half = halves.begin(); half != halves.end(); ++half) {
+    Owned dw = matmul(transposed(half->a), half->d);
+    half->a = {}, half->d = {};
+    accumulate(weight_grad(half->layer), std::move(dw));
+  }
 }
 //// 04.3 red: operands live to the end
 void backward_weights(Index m, int s) override {

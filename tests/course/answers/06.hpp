@@ -47,6 +47,41 @@ Gradients reduce(std::vector<Partial> dw, Sharded<0> dx) {
   if (wants_input_grad()) gradients.put(Gradients::input_grad, std::move(dx));
   return gradients;
 }
+//// 06.1 dL/dx is put in first
+void after_step() override {
+  std::size_t l = weights_.size();
+  while (l-- > 0) {
+    Sharded<0> mine = shard<0>(weights_[l]);
+    weights_[l] = Replicated();
+    Replicated whole = all_gather(std::move(mine));
+    weights_[l] = as_parameter(std::move(whole));
+  }
+}
+Gradients reduce(std::vector<Partial> dw, Sharded<0> dx) {
+  Gradients gradients;
+  if (wants_input_grad()) gradients.put(Gradients::input_grad, std::move(dx));
+  std::size_t l = 0;
+  for (Partial& addend : dw) gradients.put(layer_name(l++), reduce_scatter<0>(std::move(addend)));
+  return gradients;
+}
+//// 06.1 futures that are awaited at once
+void after_step() override {
+  for (auto& w : weights_) {
+    auto mine = shard<0>(w);
+    w = {};
+    Future<Replicated> whole = all_gather_async(std::move(mine));
+    w = as_parameter(whole.get());
+  }
+}
+Gradients reduce(std::vector<Partial> dw, Sharded<0> dx) {
+  Gradients gradients;
+  for (std::size_t l = dw.size(); l > 0; --l) {
+    Future<Sharded<0>> mine = reduce_scatter_async<0>(std::move(dw[l - 1]));
+    gradients.put(layer_name(l - 1), mine.get());
+  }
+  if (wants_input_grad()) gradients.put(Gradients::input_grad, std::move(dx));
+  return gradients;
+}
 //// 06.1 red: the old matrix lives on
 void after_step() override {
   for (Replicated& w : weights_) {
@@ -132,6 +167,49 @@ Sharded<0> backward_rows(Tensor dout, std::vector<Sharded<0>>& dw) {
   }
   keep_mine(dw[0], inputs[0], d);
   return wants_input_grad() ? matmul(d, transposed(weights_[0])) : Sharded<0>();
+}
+//// 06.2 as long as there are inputs
+Sharded<0> backward_rows(Tensor dout, std::vector<Sharded<0>>& dw) {
+  auto [inputs] = tape_.pop();
+  Sharded<0> d = my_rows(std::move(dout), inputs[0]);
+  while (!inputs.empty()) {
+    const std::size_t l = inputs.size() - 1;
+    {
+      Partial addend = matmul(transposed(inputs[l]), d);
+      Sharded<0> mine = reduce_scatter<0>(std::move(addend));
+      accumulate(dw[l], std::move(mine));
+    }
+    if (l > 0 || wants_input_grad()) {
+      Sharded<0> da = matmul(d, transposed(weights_[l]));
+      d = relu_before(l) ? relu_backward(std::move(da), inputs[l]) : std::move(da);
+    }
+    inputs.pop_back();
+  }
+  if (wants_input_grad()) return d;
+  return {};
+}
+//// 06.2 a signed counter, and matrices from the last one
+Sharded<0> backward_rows(Tensor dout, std::vector<Sharded<0>>& dw) {
+  std::vector<Sharded<0>> inputs = std::get<0>(tape_.pop());
+  Sharded<0> d = my_rows(std::move(dout), inputs.front());
+  for (Index i = static_cast<Index>(weights_.size()) - 1; i >= 0; --i) {
+    const auto l = static_cast<std::size_t>(i);
+    const Sharded<0> a = std::move(inputs.back());
+    inputs.pop_back();
+    accumulate(dw[l], reduce_scatter<0>(matmul(transposed(a), d)));
+    if (i == 0 && !wants_input_grad()) return Sharded<0>();
+    d = matmul(d, transposed(weights_[l]));
+    if (relu_before(l)) d = relu_backward(std::move(d), a);
+  }
+  return d;
+}
+void after_step() override {
+  for (auto w = weights_.rbegin(); w != weights_.rend(); ++w) {
+    Sharded<0> updated = shard<0>(*w);
+    *w = Replicated();
+    Replicated whole = all_gather(std::move(updated));
+    *w = as_parameter(std::move(whole));
+  }
 }
 //// 06.2 red: addends are reduced at the end
 Sharded<0> backward_rows(Tensor dout, std::vector<Sharded<0>>& dw) {
@@ -231,6 +309,66 @@ Sharded<0> backward_rows(Tensor dout, std::vector<Sharded<0>>& dw) {
     inputs.pop_back();
   }
   return wants_input_grad() ? std::move(d) : Sharded<0>();
+}
+//// 06.3 scopes free the weights
+Placed forward_rows(Sharded<0> a) {
+  std::vector<Sharded<0>> inputs;
+  std::size_t l = 0;
+  for (const Sharded<0>& shard_of_w : shards_) {
+    if (relu_before(l++)) a = relu(std::move(a));
+    Sharded<0> out;
+    {
+      ReplicatedFactor w = all_gather_factor(shard_of_w);
+      out = matmul(a, w);
+    }
+    inputs.push_back(std::exchange(a, std::move(out)));
+  }
+  tape_.push(std::move(inputs));
+  return a;
+}
+Sharded<0> backward_rows(Tensor dout, std::vector<Sharded<0>>& dw) {
+  auto [inputs] = tape_.pop();
+  Sharded<0> d = my_rows(std::move(dout), inputs[0]);
+  while (!inputs.empty()) {
+    const std::size_t l = inputs.size() - 1;
+    {
+      Sharded<0> mine = reduce_scatter<0>(matmul(transposed(inputs[l]), d));
+      accumulate(dw[l], std::move(mine));
+    }
+    if (l > 0 || wants_input_grad()) {
+      ReplicatedFactor w = all_gather_factor(shards_[l]);
+      d = matmul(d, transposed(w));
+    }
+    if (relu_before(l)) d = relu_backward(std::move(d), inputs[l]);
+    inputs.pop_back();
+  }
+  if (!wants_input_grad()) return {};
+  return d;
+}
+//// 06.3 futures that are awaited at once, and layer 0 by itself
+Placed forward_rows(Sharded<0> a) {
+  std::vector<Sharded<0>> inputs(shards_.size());
+  for (std::size_t l = 0; l != shards_.size(); l++) {
+    if (relu_before(l)) a = relu(std::move(a));
+    inputs[l] = std::move(a);
+    a = matmul(inputs[l], all_gather_factor_async(shards_[l]).get());
+  }
+  tape_.push(std::move(inputs));
+  return a;
+}
+Sharded<0> backward_rows(Tensor dout, std::vector<Sharded<0>>& dw) {
+  auto [inputs] = tape_.pop();
+  Sharded<0> d = my_rows(std::move(dout), inputs[0]);
+  for (std::size_t l = shards_.size() - 1; l > 0; --l) {
+    Future<Sharded<0>> mine = reduce_scatter_async<0>(matmul(transposed(inputs[l]), d));
+    accumulate(dw[l], mine.get());
+    d = matmul(d, transposed(all_gather_factor_async(shards_[l]).get()));
+    if (relu_before(l)) d = relu_backward(std::move(d), inputs[l]);
+    inputs.pop_back();
+  }
+  accumulate(dw[0], reduce_scatter<0>(matmul(transposed(inputs[0]), d)));
+  if (!wants_input_grad()) return {};
+  return matmul(d, transposed(all_gather_factor(shards_[0])));
 }
 //// 06.3 red: weights and gradient at once
 Sharded<0> backward_rows(Tensor dout, std::vector<Sharded<0>>& dw) {

@@ -65,6 +65,21 @@ Gradients backward(Tensor dy) override {
   gradients.put(Gradients::input_grad, as(x_hat_, rounded(scale_rows(std::move(d), r_))));
   return gradients;
 }
+//// 07.1 the second sum first
+std::pair<Tensor, Tensor> means_of(Tensor a, Tensor b) {
+  const Index rows = b.size();
+  const Tensor* const both[] = {&b, &a};
+  Tensor sums = concatenate(both, 0);
+  Index features = w_.local().size();
+  if constexpr (!is_naive) {
+    features = w_.global_shape()[0];
+    sums = all_reduce(std::move(sums));
+  }
+  const float part = 1 / static_cast<float>(features);
+  Tensor second = scale(slice(sums, 0, 0, rows), part);
+  Tensor first = scale(slice(sums, 0, rows, 2 * rows), part);
+  return {std::move(first), std::move(second)};
+}
 //// 07.1 red: rounded once, at the end
 Gradients backward(Tensor dy) override {
   Gradients gradients;
@@ -144,6 +159,20 @@ Placed forward(Tensor logits) override {
   of_labels = over_devices(std::move(of_labels), ReduceOp::sum);
   kept_.p = divide_rows(powers.clone(), sums);
   return Replicated(group(), column_sums(token_losses(largest, sums, of_labels, tokens_, how())));
+}
+//// 07.2 a lambda for a sum
+Placed forward(Tensor logits) override {
+  auto summed = [this](Tensor mine) { return over_devices(std::move(mine), ReduceOp::sum); };
+  const Sharded<1> z = my_slice<1>(std::move(logits));
+  const Index first = z.offset();
+  kept_.labels = in_slice(tokens_.labels, {first, first + z.local().extent(1)});
+  const Tensor largest = over_devices(row_max(z.local()), ReduceOp::max);
+  Tensor powers = exponentials(z.local().clone(), largest, how().base);
+  const Tensor of_labels = summed(take_columns(z.local(), kept_.labels, 1));
+  const Tensor sums = summed(row_sums(powers));
+  Tensor loss = column_sums(token_losses(largest, sums, of_labels, tokens_, how()));
+  kept_.p = divide_rows(std::move(powers), sums);
+  return Replicated(group(), std::move(loss));
 }
 //// 07.2 red: both sums travel together
 Placed forward(Tensor logits) override {

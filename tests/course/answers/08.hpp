@@ -216,6 +216,23 @@ inline Tensor ring_attention(Communicator& group, const Tensor& q, const Tensor&
   } while (++step < ring.steps());
   return attended(heads, q.extent(0), softmax);
 }
+//// 08.2 pointers to the piece that is here
+inline Tensor ring_attention(Communicator& group, const Tensor& q, const Tensor& k, const Tensor& v,
+                             const std::vector<Index>& at_q, const KeysOnRing& keys,
+                             const AttentionHeads& heads, OnlineSoftmax& softmax) {
+  const Ring ring(group, keys, heads);
+  RingPiece came;
+  const Tensor* here[2] = {&k, &v};
+  for (int left = ring.steps() - 1, step = 0; left >= 0; --left, ++step) {
+    RingStep next;
+    if (left > 0) next = ring.pass_on({here[0]->clone(), here[1]->clone()}, step + 1);
+    const AttentionPiece piece{q, *here[0], *here[1], at_q, ring.at(step)};
+    attend(piece, heads, softmax);
+    came = next.arrived();
+    here[0] = &came.k, here[1] = &came.v;
+  }
+  return attended(heads, q.extent(0), softmax);
+}
 //// 08.2 red: a copy of the own piece
 inline Tensor ring_attention(Communicator& group, const Tensor& q, const Tensor& k, const Tensor& v,
                              const std::vector<Index>& at_q, const KeysOnRing& keys,

@@ -78,6 +78,28 @@ Gradients backward(Tensor dout) override {
   if (wants_input_grad()) gradients.put(Gradients::input_grad, std::move(d));
   return gradients;
 }
+//// 09.1 a helper for a sum over both axes
+On<R, S<0>> summed(On<P, P> addend) {
+  On<P, S<0>> mine = reduce_scatter<shards, 0>(std::move(addend));
+  return all_reduce<replica>(std::move(mine));
+}
+Gradients backward(Tensor dout) override {
+  auto [inputs] = tape_.pop();
+  Gradients gradients;
+  auto d = from_outside<S<0>, S<0>>(std::move(dout));
+  while (!inputs.empty()) {
+    const std::size_t l = inputs.size() - 1;
+    gradients.put(layer_name(l), summed(matmul(transposed(inputs[l]), d)));
+    if (l > 0 || wants_input_grad()) {
+      const On<R, R> w = all_gather<shards>(shards_[l]);
+      d = matmul(d, transposed(w));
+    }
+    if (relu_before(l)) d = relu_backward(std::move(d), inputs[l]);
+    inputs.pop_back();
+  }
+  if (wants_input_grad()) gradients.put(Gradients::input_grad, std::move(d));
+  return gradients;
+}
 //// 09.1 red: weights and gradient at once
 Gradients backward(Tensor dout) override {
   auto [inputs] = tape_.pop();
@@ -177,6 +199,46 @@ Block operator()(BlockEngine& engine, const Block& a, const Block& b) const {
       matmul_accumulate(of_a, of_b, c);
   }
   return Block(mesh, std::move(c), global);
+}
+//// 09.2 a lambda for an addend
+Block operator()(BlockEngine& engine, const Transposed<Block>& a, const Block& b) const {
+  Mesh& mesh = engine.mesh();
+  Communicator& my_row = mesh.axis(columns::name);
+  Communicator& my_column = mesh.axis(rows::name);
+  auto addend = [&](const Piece& piece) {
+    const Tensor panel = spread(my_row, a.matrix.local(), 1, piece);
+    return matmul(transposed(panel), b.local());
+  };
+  const Shape global = product_shape(a, b);
+  std::vector<Tensor> mine;
+  for (const auto& [of_rows, of_columns] : panels_of(mesh, global[0]))
+    collect(my_column, addend(of_columns), of_rows.place, mine);
+  Tensor block = joined(std::move(mine), 0, my_block_of(mesh, global));
+  return Block(mesh, std::move(block), global);
+}
+//// 09.2 panels by a list, and by iterators
+Block operator()(BlockEngine& engine, const Block& a, const Block& b) const {
+  Mesh& mesh = engine.mesh();
+  Communicator& along_row = mesh.axis(columns::name);
+  Communicator& along_column = mesh.axis(rows::name);
+  const Shape global = product_shape(a, b);
+  Tensor sum(my_block_of(mesh, global));
+  for (const auto& [of_rows, of_columns] : panels_of(mesh, a.global_shape()[1]))
+    matmul_accumulate(spread(along_row, a.local(), 1, of_columns), spread(along_column, b.local(), 0, of_rows), sum);
+  return Block(mesh, std::move(sum), global);
+}
+Block operator()(BlockEngine& engine, const Block& a, const Transposed<Block>& b) const {
+  Mesh& mesh = engine.mesh();
+  const Shape global = product_shape(a, b);
+  const std::vector<Panel> list = panels_of(mesh, global[1]);
+  std::vector<Tensor> mine;
+  mine.reserve(list.size());
+  for (auto panel = list.begin(); panel != list.end(); ++panel) {
+    Tensor of_b = spread(mesh.axis(rows::name), b.matrix.local(), 0, panel->of_rows);
+    Tensor addend = matmul(a.local(), transposed(std::exchange(of_b, {})));
+    collect(mesh.axis(columns::name), std::move(addend), panel->of_columns.place, mine);
+  }
+  return Block(mesh, joined(std::move(mine), 1, my_block_of(mesh, global)), global);
 }
 //// 09.2 red: the panel lives on while addends travel
 Block operator()(BlockEngine& engine, const Block& a, const Transposed<Block>& b) const {

@@ -243,6 +243,120 @@ class Own : public ShardedEngine {
 };
 
 }  // namespace shard::own
+//// 11.1 rows of the batch, sums in flight
+#pragma once
+
+#include "engine/engines/sharded_engine.hpp"
+#include "engine/workloads/mlp/layers.hpp"
+
+namespace shard::own {
+
+/// Each device has some rows of the batch. Sums of gradients travel while it computes those of earlier layers.
+class Own : public ShardedEngine {
+ public:
+  using ShardedEngine::ShardedEngine;
+
+  void load_checkpoint(const Checkpoint& checkpoint) override {
+    all_ = load_all<Replicated>(checkpoint, layer_names(checkpoint));
+  }
+  Placed forward(Tensor input) override {
+    std::vector<Sharded<0>> kept(all_.size());
+    Sharded<0> x = my_rows(std::move(input));
+    for (std::size_t l = 0; l < kept.size(); ++l) {
+      kept[l] = relu_before(l) ? relu(std::move(x)) : std::move(x);
+      x = matmul(kept[l], all_[l]);
+    }
+    tape_.push(std::move(kept));
+    return x;
+  }
+  Gradients backward(Tensor dout) override {
+    auto [kept] = tape_.pop();
+    Sharded<0> d = my_rows(std::move(dout));
+    std::vector<Future<Replicated>> sums(all_.size());
+    for (int i = static_cast<int>(all_.size()) - 1; i >= 0; --i) {
+      const auto l = static_cast<std::size_t>(i);
+      sums[l] = all_reduce_async(matmul(transposed(kept[l]), d));
+      if (i == 0 && !wants_input_grad()) break;
+      d = matmul(d, transposed(all_[l]));
+      if (relu_before(l)) d = relu_backward(std::move(d), kept[l]);
+    }
+    Gradients gradients;
+    for (std::size_t l = sums.size(); l-- > 0;) gradients.put(layer_name(l), sums[l].get());
+    if (wants_input_grad()) gradients.put(Gradients::input_grad, std::move(d));
+    return gradients;
+  }
+  Placement input_layout() const override { return Placement::sharded(0); }
+  Trainables trainable() override { return layers(all_); }
+
+ private:
+  std::vector<Replicated> all_;
+  Tape<std::vector<Sharded<0>>> tape_;
+};
+
+}  // namespace shard::own
+//// 11.1 narrow sums, which travel while a device computes
+#pragma once
+
+#include "engine/engines/sharded_engine.hpp"
+#include "engine/workloads/mlp/layers.hpp"
+
+namespace shard::own {
+
+/// A block's first matrix is divided by rows, its second one by columns: sums are as wide as the hidden activation.
+class Own : public ShardedEngine {
+ public:
+  using ShardedEngine::ShardedEngine;
+
+  void load_checkpoint(const Checkpoint& checkpoint) override {
+    pairs_.clear();
+    for (Index l = 0; l < layers_in_blocks(checkpoint); l += 2)
+      pairs_.push_back({load_sharded<0>(checkpoint, layer_name(l)), load_sharded<1>(checkpoint, layer_name(l + 1))});
+  }
+  Placed forward(Tensor input) override {
+    std::vector<Inputs> all(pairs_.size());
+    Sharded<1> x = shard<1>(Replicated(group(), std::move(input)));
+    for (std::size_t i = 0; i < pairs_.size(); ++i) {
+      auto& [mine, hidden] = all[i];
+      mine = std::move(x);
+      hidden = relu(all_reduce(matmul(mine, pairs_[i].first)));
+      x = matmul(hidden, pairs_[i].second);
+    }
+    tape_.push(std::move(all));
+    return all_gather(std::move(x));
+  }
+  Gradients backward(Tensor dout) override {
+    auto [all] = tape_.pop();
+    Gradients gradients;
+    Sharded<1> d = shard<1>(Replicated(group(), std::move(dout)));
+    for (std::size_t i = pairs_.size(); i-- > 0; all.pop_back()) {
+      const Inputs& here = all.back();
+      Future<Replicated> sum = all_reduce_async(matmul(d, transposed(pairs_[i].second)));
+      gradients.put(layer_name(2 * i + 1), matmul(transposed(here.hidden), d));
+      const Replicated dz = relu_backward(sum.get(), here.hidden);
+      gradients.put(layer_name(2 * i), matmul(transposed(here.mine), dz));
+      if (i > 0 || wants_input_grad()) d = matmul(dz, transposed(pairs_[i].first));
+    }
+    if (wants_input_grad()) gradients.put(Gradients::input_grad, std::move(d));
+    return gradients;
+  }
+  Placement input_layout() const override { return Placement::replicated(); }
+  Trainables trainable() override { return layers(pairs_, &Pair::first, &Pair::second); }
+
+ private:
+  struct Pair {
+    Sharded<0> first;   // my rows
+    Sharded<1> second;  // my columns
+  };
+  struct Inputs {
+    Sharded<1> mine;
+    Replicated hidden;
+  };
+
+  std::vector<Pair> pairs_;
+  Tape<std::vector<Inputs>> tape_;
+};
+
+}  // namespace shard::own
 //// 11.1 red: a copy of column-row
 #pragma once
 
