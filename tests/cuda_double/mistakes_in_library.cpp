@@ -109,7 +109,9 @@ void launches_behind_a_message() {
 }
 /// Device 0 waits for messages of four devices and in a collective, and computes meanwhile.
 void messages_of_all_beside_a_collective() {
+  using namespace std::chrono_literals;
   if (me() == 0) {
+    std::this_thread::sleep_for(300ms);  // the others' hosts are away by then, and launch nothing
     std::vector<Future<Tensor>> received;
     for (int from = 1; from < group().num_devices(); ++from)
       received.push_back(group().post_receive(from, {6, 4}));
@@ -119,7 +121,7 @@ void messages_of_all_beside_a_collective() {
   } else {
     Future<> sent = group().post_send(0, some());
     Future<Tensor> sum = group().all_reduce_async(some(), ReduceOp::sum);
-    std::this_thread::sleep_for(std::chrono::milliseconds(500));  // all are in flight on device 0
+    std::this_thread::sleep_for(1s);  // all are in flight on device 0
     sum.get(), sent.wait();
   }
   group().synchronize();

@@ -199,6 +199,36 @@ TEST_CASE("products in bf16 sum in float32, read transposed operands and add to 
   CHECK(c.to_host() == Values{257 + 0x1p-8F, 513, 24, 7});
 }
 
+TEST_CASE("a factor in bf16 gives the products of one that products round, also transposed, with odd rows") {
+  const Tensor a = matrix(2, 3, {1, 257, -3.01F, 0x1p-9F, 5, 1 + 0x1p-8F});
+  const Tensor b = matrix(3, 3, {1, 2, 3, -0.3F, 1000, 7, 8, INFINITY, 1.01F});
+  set_precision(Precision::bf16);
+  const Tensor pairs = to_bf16(b);
+  CHECK(pairs.shape() == Shape{3, 2});
+  for (bool is_transposed : {false, true})
+    CHECK(matmul(a, Operand(pairs, is_transposed, 3)).to_host() ==
+          matmul(a, Operand(b, is_transposed)).to_host());
+  REFUSED("", matmul(a, Operand(pairs, false, 5)));
+  set_precision(Precision::float32);
+  REFUSED("", matmul(a, Operand(pairs, false, 3)));
+}
+
+TEST_CASE("addends in bf16 are added in float32, the first one first, with odd rows") {
+  // 2^-8 and 1 + 2^-8 lie between two numbers of 8 bits, or in the last of them.
+  const Values values = {1,           257,    -3.01F, 0x1p-30F,
+                         5,           1e30F,  // the first matrix, (2, 3)
+                         1,           258,    3,      1 + 3 * 0x1p-8F,
+                         -5,          -1e30F,  // the second
+                         0x1p-24F,    1,      -1,     -1,
+                         1 + 0x1p-8F, 1};  // the third
+  const Tensor sums = sum_of_bf16(to_bf16(matrix(6, 3, values)), 3, 3);
+  CHECK(sums.shape() == Shape{2, 3});
+  CHECK(sums.to_host() == Values{2, 515, -1.015625F, 0.015625F, 1, 1});
+  REFUSED("sum_of_bf16: expected 2 matrices of 5 columns in pairs, given (4, 2)",
+          sum_of_bf16(Tensor({4, 2}), 2, 5));
+  REFUSED("", sum_of_bf16(Tensor({3, 2}), 2, 3));
+}
+
 TEST_CASE("a product in bf16 reads what a parameter is now, however it has changed") {
   Tensor w = matrix(2, 1, {1, 257});
   w.charge_to(Purpose::parameters);
