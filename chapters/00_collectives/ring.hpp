@@ -59,10 +59,11 @@ inline void ring(Communicator& group, Scene& scene) {
   std::vector<Tensor> chunks;  // n of (1, 1)
   for (int k = 0; k < n; ++k) chunks.push_back(slice(addends(group, n), 0, k, k + 1));
   scene.draws("before", stacked(chunks), Ink::addends, /*arrived: none*/ n);
-  std::vector<float> came;
+  std::vector<float> came, counted;
   Tensor mine;  // (1, 1) my chunk after n-1 steps
   go_around(group, chunks, [&](int step, std::size_t coming) {
     came.push_back(static_cast<float>(coming));
+    counted.push_back(static_cast<float>(step));
     if (step == n - 1) mine = chunks[static_cast<std::size_t>(me)].clone();
     scene.draws(step < n ? fmt::format("reduce {}", step) : fmt::format("gather {}", step - n + 1),
                 stacked(chunks), Ink::addends, static_cast<Index>(coming));
@@ -81,6 +82,10 @@ inline void ring(Communicator& group, Scene& scene) {
       Tensor::from_host({static_cast<Index>(came.size()), 1}, came), {steps, 1},
       [&](Index i, Index) { return (me - i - 2 + 2 * n) % n; },
       [](Index i, Index) { return fmt::format(": the chunk that arrived in step {}", i + 1); });
+  scene.expects(
+      Tensor::from_host({static_cast<Index>(counted.size()), 1}, counted), {steps, 1},
+      [](Index i, Index) { return i + 1; },
+      [](Index, Index) { return ": the number of the step, which counts from 1"; });
   scene.expects(
       mine, {1, 1}, [&](Index, Index) { return sum_of_addends(me, n, n); },
       [&](Index, Index) { return fmt::format(": chunk {} after {} steps", me, n - 1); });

@@ -6,6 +6,7 @@
 #include <bit>
 #include <cmath>
 
+#include "causes.hpp"
 #include "engine/device/books/observer.hpp"
 #include "engine/proof/compare.hpp"
 #include "engine/weights/checkpoint.hpp"
@@ -68,7 +69,9 @@ Finding find(const LayerCase& layer, const Claim& claim, const Results& expected
     const Comparison c = compare(name, found->second, wanted);
     finding.relative = std::max(finding.relative, c.relative);
     is_equal = is_equal && c.is_equal();
-    if (finding.difference.empty()) finding.difference = c.first_difference;
+    if (finding.difference.empty() && !c.is_equal())
+      finding.difference =
+          compare(name, found->second, wanted, likely_cause(layer, claim, results)).first_difference;
   }
   const std::vector<Index> differences =
       group.exchange("differences", std::bit_cast<Index>(finding.relative));

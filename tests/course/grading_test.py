@@ -497,6 +497,17 @@ class Judged(Folder):
             self.asked, self.parts = asked, whole
             self.assertRegex(self.judged().results[0], f"^{words} on device 2 at .*: on this device alone: ")
 
+    def test_what_a_ring_tells(self):
+        """Its rows are no parts of a tensor, so another device's row is no slice of another device."""
+        for name, words in small_problems.TOLD.items():
+            self.asked = Asked(Test("3 --only ring", "public", "word"), "00_collectives")
+            self.parts = [{n: (t, [0] * t.ndim) for n, t in self.asked.expected.items()} for _ in range(3)]
+            for told in ("arrived", "steps"):
+                for device, parts in enumerate(self.parts):
+                    parts[told] = (self.asked.expected[told][device:][:1], [device, 0])
+            self.parts[0][name] = (self.asked.expected["arrived"][1:2], [0, 0])
+            self.assertRegex(self.judged().results[0], f"^{name} on device 0 at .*: {re.escape(words)}$")
+
     def test_causes_of_a_layer(self):
         """Each wrong cross entropy is named, and the right one is right."""
         numbers, words = np.random.default_rng(1), "4 --only 'cross entropy'"
@@ -533,6 +544,20 @@ class Judged(Folder):
             said = self.judged().results
             self.assertFalse(any(s.endswith("no known cause") for s in said), (wrong, said))
             self.assertEqual(any(s.endswith(text) for s in said), wrong != "", said)
+
+    def test_causes_of_a_split(self):
+        """Each wrong split is named, one that nobody knows has no cause, and the right one is right."""
+        for wrong, text in [*small_problems.SPLIT.items(), ("", "")]:  # an empty file is there if all tensors have their own
+            most = 4 if wrong == "empty" else 300
+            self.asked = Asked(Test(f"1 reshard --max-shard-size {most}", "public", "word"), "10_checkpoints")
+            right = small_problems.split(self.asked.job, 1)[0]
+            self.asked.problem = small_problems.LayerProblem.of("split", right, self.asked.job)
+            self.parts = [{name: (t, [0]) for name, t in small_problems.split(self.asked.job, 1, wrong)[0].items()}]
+            self.forms = self.figures = [{}]
+            said = self.judged().results
+            self.assertEqual((bool(said), all(s.endswith(text) for s in said)), (wrong != "", True), (wrong, said))
+        self.parts = [{"file": (right["file"][::-1], [0]), "place": (right["place"], [0]), "files": (right["files"], [0])}]
+        self.assertTrue(all(s.endswith("no known cause") for s in self.judged().results), self.judged().results)
 
     def test_no_number(self):
         for device, name, value in itertools.product(range(3), self.asked.expected, (np.nan, np.inf, -np.inf)):

@@ -300,7 +300,7 @@ TEST_CASE("comparisons say where and why, and keep the largest difference beside
   CHECK_FALSE(compare("w", {{2, 2}, {1, 2, NAN, 0}}, wanted).is_equal());
   CHECK(compare("w", {{4}, {1, 2, 3, 0}}, wanted).cause == Cause::unknown);
   CHECK_FALSE(compare("w", {{4}, {1, 2, 3, 0}}, wanted).is_equal());
-  CHECK(compare("w", {{3, 2}, {}}, {{2, 3}, {}}).cause == Cause::transposed);
+  CHECK(compare("w", {{3, 2}, {}}, {{2, 3}, {}}).cause == Cause::reversed_shape);
   CHECK(ulp_distance(-0x1p-149F, 0x1p-149F) == 2);
 
   // The first difference is the smallest, the largest comes later, and a middle one comes last.

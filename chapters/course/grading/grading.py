@@ -223,7 +223,7 @@ class Grader:
                 require_right(ended, asked)
                 found = read_device(folder / "out", 0).tensors
                 whole = {name: t.values for name, t in found.items()}
-                asked.problem = LayerProblem.of(asked.job.get("layer", asked.program), whole)
+                asked.problem = LayerProblem.of(asked.job.get("layer", asked.program), whole, asked.job)
         return self.staff[asked.key]
 
     @contextlib.contextmanager

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from small_problems import LayerProblem
+from small_problems import TOLD, LayerProblem, RingProblem
 import shardbook_check as sb
 from shardbook_check import Difference, Refused, Stored, Verdict
 from shardbook_check.layouts import shape_text
@@ -87,7 +87,7 @@ def differences(verdict, asked, name, found, has):
         here = None if piece is None else place_of(device.begin.get(name), piece.values, want)
         if piece is not None and here is None:
             given = piece.values.shape
-            turned = ": " + SAYS["transposed"] if given == want.shape[::-1] and want.ndim == 2 else ""
+            turned = ": " + SAYS["reversed_shape"] if given == want.shape[::-1] and want.ndim == 2 else ""
             text = f"expected a part of {shape_text(want.shape)}, given " \
                    f"{shape_text(given)} at {device.begin.get(name)}{turned}"
             return [Difference(name, text, number)]
@@ -114,7 +114,7 @@ def differences(verdict, asked, name, found, has):
             if more[0].cause == SAYS["unknown"]:
                 more[0].cause = cause_of_later_step(asked, name, number, piece, slices[number]) or more[0].cause
             # A wrong version of the layer has all of these numbers, so it goes before every rule.
-            more[0].cause = cause_of_layer(asked, name, number, piece, slices[number]) or more[0].cause
+            more[0].cause = cause_of_small(asked, name, number, found[number]) or more[0].cause
             differ += more
     return as_of_one(differ, pieces)
 
@@ -147,11 +147,16 @@ def old_rows(devices, device):
         yield SAYS["stale_on"].format("{}", other), lambda count, other=other: of(other, count)
 
 
-def cause_of_layer(asked, name, device, piece, here):
-    """For a layer of chapter 07: the wrong version that has these results."""
-    if not isinstance(asked.problem, LayerProblem):
-        return ""
-    return asked.problem.cause(name, device, asked.test.devices, lambda t: np.array_equal(piece, t[here]))
+def cause_of_small(asked, name, number, device):
+    """For a layer of chapter 07: the wrong version that has all results of a device, those that are right, too. For a ring:
+    of what it tells after its steps."""
+    def has(version):
+        places = {n: place_of(device.begin.get(n), t.values, version[n]) for n, t in device.tensors.items() if n in version}
+        return len(places) == len(device.tensors) and all(
+            here and np.array_equal(device.tensors[n].values, version[n][here], equal_nan=True) for n, here in places.items())
+    if isinstance(asked.problem, RingProblem):
+        return TOLD.get(name, "")
+    return asked.problem.cause(number, asked.test.devices, has) if isinstance(asked.problem, LayerProblem) else ""
 
 
 def place_of(begin, values, whole):

@@ -10,6 +10,7 @@ import numpy as np
 sys.path.append(str(Path(__file__).resolve().parents[2] / "suite"))
 import shardbook_check as sb
 from shardbook_check.problems import bounded, kinds, networks
+from shardbook_check.wrong_versions import SAYS
 
 UNIT = 2.0**-8  # exact arithmetic rounds to multiples of it (chapters/07_layers/layer.hpp)
 GIVEN = "given/"  # prefix of the names of inputs (chapters/course/programs/layers.cpp)
@@ -50,7 +51,13 @@ class RingProblem(SmallProblem):
         found = {f"chunk {k}": total[slice(*sb.part(self.size, n, k))] for k in range(n)}
         arrived = np.array([(me - np.arange(1, 2 * n - 1) - 1) % n for me in range(n)], float).reshape(n, -1)
         found["arrived"] = arrived
+        found["steps"] = np.tile(np.arange(1.0, 2 * n - 1), (n, 1))
         return {name: bounded.Bounded.exact(t, precision) for name, t in found.items()}
+
+
+# What a ring tells after each step: its rows are no parts of a tensor.
+TOLD = {"arrived": "the number of the chunk that has just come: another one is told, or has another one left first?",
+        "steps": "the number of the step, which counts from 1: counted otherwise?"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,39 +70,33 @@ class LayerProblem(SmallProblem):
         raise sb.Undecided("only the results are known")
 
     @staticmethod
-    def of(name, tensors):
-        """From the arrays that the whole layer's program has written, {name: array}."""
+    def of(name, tensors, given=()):
+        """From the arrays that the whole layer's program has written, {name: array}. `given`: more of what went in."""
         expected = {key: t for key, t in tensors.items() if not key.startswith(GIVEN)}
         problem = LayerProblem(name=name, batch_size=len(next(iter(expected.values()))))
         problem.__dict__["expected"] = expected
         problem.__dict__["given"] = {key.removeprefix(GIVEN): t for key, t in tensors.items()
-                                     if key.startswith(GIVEN)}
+                                     if key.startswith(GIVEN)} | dict(given)
         return problem
 
     @cached_property
     def given(self):
         return {}
 
-    def cause(self, name, device, devices, is_same):
-        """The wrong version that explains a device's part of a result; "" for none. `is_same` says whether a whole
-        tensor of such a version was given."""
-        known = {"cross entropy": (CROSS_ENTROPY, cross_entropy), "LayerNorm": (LAYER_NORM, layer_norm)}
-        versions, results = known.get(self.name, ({}, None))
-        for wrong, text in versions.items():
-            if self.given and is_same(results(self.given, devices, wrong)[device][name]):
-                return text
-        return ""
+    def cause(self, device, devices, has):
+        """The wrong version that explains a device's results; "" for none. `has` says whether the device has its parts of
+        such results, {name: whole tensor}. A split's results are numbers of files: no other rule is asked about them."""
+        versions, results = {"cross entropy": (CROSS_ENTROPY, cross_entropy), "LayerNorm": (LAYER_NORM, layer_norm),
+                             "split": (SPLIT, split)}[self.name]
+        return next((text for wrong, text in versions.items()
+                     if self.given and has(results(self.given, devices, wrong)[device])),
+                    SAYS["unknown"] if self.name == "split" else "")
 
 
 # ---- Cross entropy with its vocabulary cut ---------------------------------------------------------------
-CROSS_ENTROPY = {
-    "largest": "each device's own largest logit: not reduced over the devices?",
-    "sums": "each device's own sum of powers: not reduced over the devices?",
-    "of_labels": "the label's logit on one device alone: not reduced over the devices?",
-    "offset": "labels looked up in each slice of the logits without the slice's offset?",
-    "first column": "labels not found in the first column of a slice?",
-    "no device": "no label found on any device?",
-}
+CROSS_ENTROPY = {wrong: SAYS[cause] for wrong, cause in {
+    "largest": "loss_own_largest", "sums": "loss_own_sums", "of_labels": "loss_own_labels", "offset": "loss_no_offset",
+    "first column": "loss_no_first_column", "no device": "loss_no_labels", "divided": "loss_not_divided"}.items()}
 
 
 def cross_entropy(given, devices, forgets=""):
@@ -112,7 +113,8 @@ def cross_entropy(given, devices, forgets=""):
     sums = over_devices("sums", [t.sum(axis=1) for t in powers], lambda v: np.sum(v, axis=0))
     of_labels = over_devices("of_labels", [(t * p).sum(axis=1) for t, p in zip(slices, picks)],
                              lambda v: np.sum(v, axis=0))
-    dz = np.hstack([rounded((t / s[:, None] - p) * dloss) for t, s, p in zip(powers, sums, picks)])
+    shares = [t if forgets == "divided" else t / s[:, None] for t, s in zip(powers, sums)]
+    dz = np.hstack([rounded((t - p) * dloss) for t, p in zip(shares, picks)])
     losses = [rounded(m + np.log2(s) - t).sum() for m, s, t in zip(largest, sums, of_labels)]
     return [{"output": np.array([loss]), "input_grad": dz} for loss in losses]
 
@@ -131,17 +133,10 @@ def rounded(t):
 
 
 # ---- LayerNorm with its features cut ---------------------------------------------------------------------
-LAYER_NORM = {
-    "sums": "each device's own sums: not reduced over the devices?",
-    "features": "sums divided by each device's own number of features?",
-    "sums and features": "the means of each device's own features: not reduced over the devices?",
-    "exchanged": "the mean of dx̂ and that of dx̂ x̂ exchanged?",
-    "w": "dx̂ without its factor w?",
-    "mean": "dL/dx without the mean of dx̂?",
-    "dot": "dL/dx without x̂ times the mean of dx̂ x̂?",
-    "r": "dL/dx without its factor r?",
-    "rounded": "rounded otherwise than the whole layer rounds?",
-}
+LAYER_NORM = {wrong: SAYS[cause] for wrong, cause in {
+    "sums": "norm_own_sums", "features": "norm_own_count", "sums and features": "norm_own_means",
+    "exchanged": "norm_exchanged", "w": "norm_no_weights", "mean": "norm_no_mean", "dot": "norm_no_dot",
+    "r": "norm_no_root", "rounded": "norm_rounded"}.items()}
 EPSILON = np.float32(2.0**-10)
 
 
@@ -168,4 +163,42 @@ def layer_norm(given, devices, wrong=""):
     dx = d - (0 if wrong == "dot" else grid(x_hat * grid(dot))) - (0 if wrong == "mean" else grid(mean))
     found = {"output": x_hat * w + b, "input_grad": dx if wrong == "r" else rounded(dx * r),
              "weights": (dy * x_hat).sum(axis=0), "bias": dy.sum(axis=0)}
+    return [found] * devices
+
+
+# ---- Tensors divided among files -------------------------------------------------------------------------
+SPLIT = {
+    "full": "a file that is filled to its last byte, taken for one that is too full?",
+    "over": "a file that is ended only when it has too many bytes?",
+    "ends": "the file that is being filled ended where a larger tensor gets a file of its own?",
+    "last": "the last file left out?",
+    "empty": "a file without tensors at the end?",
+    "own": "a file of its own for a tensor that just fits into one?",
+    "one each": "a file for each tensor?",
+}
+
+
+def split(given, devices, wrong=""):
+    """The device's results, [{name: array}]: of each tensor its file and its place there, and the number of files."""
+    files, filling, filled, most = [], [], 0, given["most"]
+
+    def end():
+        nonlocal filling, filled
+        files.append(filling)
+        filling, filled = [], 0
+    for tensor, size in enumerate(given["bytes"]):
+        if size > most or wrong == "own" and size == most or wrong == "one each":
+            if wrong == "ends" and filling:
+                end()
+            files.append([tensor])
+            continue
+        if (filled if wrong == "over" else filled + size + (wrong == "full")) > most:
+            end()
+        filling.append(tensor)
+        filled += size
+    if wrong == "empty" or filling and wrong != "last":
+        end()
+    found = {name: np.full(len(given["bytes"]), -1.0) for name in ("file", "place")} | {"files": np.array([len(files)], float)}
+    for number, tensors in enumerate(files):
+        found["file"][tensors], found["place"][tensors] = number, np.arange(len(tensors))
     return [found] * devices

@@ -1,8 +1,8 @@
 ///     mpirun --oversubscribe -n 3 build/course/ring FOLDER OUT
 ///
 /// Lets chapter 00's ring add up vectors. FOLDER has batch.safetensors with a vector for each device,
-/// "addend_0" and so on. Results are the chunks of the sum, and "arrived": which chunk came in each step, a row for
-/// each device.
+/// "addend_0" and so on. Results are the chunks of the sum, "arrived", which chunk came in each step, and "steps", the
+/// numbers of the steps: a row for each device.
 
 #include "00_collectives/ring.hpp"
 
@@ -21,17 +21,20 @@ void run(Communicator& world, const std::string& folder, const std::string& out)
     const Range range = part(size, n, k);
     chunks.push_back(file->slice(name, 0, range.begin, range.end));
   }
-  std::vector<float> arrived;
+  std::vector<float> arrived, steps;
   ledger().reset();
-  primer::go_around(world, chunks,
-                    [&](int, std::size_t chunk) { arrived.push_back(static_cast<float>(chunk)); });
+  primer::go_around(world, chunks, [&](int step, std::size_t chunk) {
+    arrived.push_back(static_cast<float>(chunk));
+    steps.push_back(static_cast<float>(step));
+  });
   Parts parts;
   parts.add_figures(ledger().traffic());
   for (int k = 0; k < n; ++k) {
     const Tensor& chunk = chunks.at(static_cast<std::size_t>(k));
     parts.add(fmt::format("chunk {}", k), {{0}, {chunk.shape(), chunk.to_host()}});
   }
-  parts.add("arrived", {{me, 0}, {{1, static_cast<Index>(arrived.size())}, arrived}});
+  for (const auto& [told, numbers] : {std::pair("arrived", arrived), std::pair("steps", steps)})
+    parts.add(told, {{me, 0}, {{1, static_cast<Index>(numbers.size())}, numbers}});
   parts.write(out, me);
 }
 

@@ -41,7 +41,7 @@ Comparison unlike(const std::string& name, const Diagnosis& says) {
 
 Comparison wrong_shape(const std::string& name, const Shape& given, const Shape& expected) {
   const bool is_transposed = given == Shape(expected.rbegin(), expected.rend());
-  const Diagnosis says(is_transposed ? Cause::transposed : Cause::unknown);
+  const Diagnosis says(is_transposed ? Cause::reversed_shape : Cause::unknown);
   return unlike(name,
                 fmt::format("expected shape {}, given {}{}", to_string(expected), to_string(given),
                             is_transposed ? ": " + says.text : ""),
@@ -174,10 +174,11 @@ Comparison compare(const std::string& name, const HostTensor& actual, const Host
   return compare(name, evidence, begin, [](Evidence&) {});
 }
 
-Comparison compare(const std::string& name, const Placed& actual, const HostTensor& expected) {
+Comparison compare(const std::string& name, const Placed& actual, const HostTensor& expected,
+                   const Diagnosis& known) {
   if (actual.global_shape() != expected.shape)
     return wrong_shape(name, actual.global_shape(), expected.shape);
-  return compare(actual.group(), piece_of(name, actual), expected, [](Evidence&) {});
+  return compare(actual.group(), piece_of(name, actual), expected, [&](Evidence& e) { e.known = known; });
 }
 
 std::vector<Comparison> compare_all(const Communicator& group, const std::vector<OutputRows>& output,

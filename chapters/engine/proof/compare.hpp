@@ -57,8 +57,9 @@ struct OutputRows {
   HostTensor rows;
 };
 
-/// Compares this device's part of `actual` with the same part of the expected whole.
-Comparison compare(const std::string& name, const Placed& actual, const HostTensor& expected);
+/// Compares this device's part of `actual` with the same part of the expected whole. `known`: Evidence::known.
+Comparison compare(const std::string& name, const Placed& actual, const HostTensor& expected,
+                   const Diagnosis& known = Diagnosis());
 /// Compares two arrays of equal shape. `offset` is added to the reported index along `axis`.
 Comparison compare(const std::string& name, const HostTensor& actual, const HostTensor& expected,
                    int num_devices = 1, int axis = 0, Index offset = 0);

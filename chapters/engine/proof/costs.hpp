@@ -27,6 +27,8 @@ struct StepData {
   /// The number of devices that the rows are divided over.
   virtual int devices() const = 0;
   virtual bool equals(const StepData& other) const = 0;
+  /// What is otherwise than in the expected step, in a sentence; empty if nothing is, or it is not known.
+  virtual std::string difference_from(const StepData& /*expected*/) const { return ""; }
 };
 
 /// The arguments of a closed form.

@@ -100,6 +100,9 @@ Diagnosis only_if(bool fits, Cause cause, const std::vector<std::string>& words 
   return fits ? Diagnosis(cause, words) : Diagnosis();
 }
 
+Diagnosis known(const Evidence& e) {
+  return e.known;
+}
 Diagnosis only_if_wanted(const Evidence& e) {
   return only_if(e.was_right_with_input_grad, Cause::only_if_wanted);
 }
@@ -279,7 +282,8 @@ Diagnosis shifted(const Evidence& e) {
 }
 
 /// The rules in the order in which they are tried.
-constexpr Rule rules[] = {only_if_wanted,
+constexpr Rule rules[] = {known,
+                          only_if_wanted,
                           not_finite,
                           zero,
                           another_version,

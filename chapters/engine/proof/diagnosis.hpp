@@ -55,6 +55,8 @@ struct Evidence {
   std::vector<OtherVersion> others = {};  ///< the likeliest first
   /// Whether the same step gave right results when dL/dx was wanted. In this step it was not.
   bool was_right_with_input_grad = false;
+  /// The cause, if all results together have shown it.
+  Diagnosis known = Diagnosis();
 };
 
 /// Tries the rules in order and returns the first that applies. `given` differs from `expected`. The same

@@ -43,7 +43,7 @@ def mistakes(problem, devices):
         else:
             yield "tokens dropped beyond a capacity, where none should be?", {"forgets": "room 1.0"}
             yield "tokens dropped beyond a capacity, where none should be?", {"forgets": "room 1.25"}
-        yield "answers not multiplied by their gates?", {"forgets": "gates"}
+        yield SAYS["gates_forgotten"], {"forgets": "gates"}
         yield "answers not multiplied by their gates, in the forward pass alone?", {"forgets": "gates forward"}
         yield "gradients of answers not multiplied by their gates?", {"forgets": "gates backward"}
         for passes in ("", ", in both passes", ", in the backward pass"):

@@ -145,6 +145,22 @@ std::shared_ptr<const StepData> Mixture::choices(const ShardedEngine& engine) co
   return std::make_shared<RoutedStep>(dynamic_cast<const RoutesTokens&>(engine).routed());
 }
 
+std::string RoutedStep::difference_from(const StepData& expected) const {
+  const RoutedCounts& right = dynamic_cast<const RoutedStep&>(expected).counts;
+  for (Index e = 0; e < right.num_experts; ++e)
+    for (Index r = 0; r < right.top_k; ++r)
+      for (int d = 0; d < right.devices; ++d) {
+        const Index wanted = right.at(right.kept, d, r, e), given = counts.at(counts.kept, d, r, e);
+        if (wanted != given)
+          return fmt::format(
+              "choices of device {}'s tokens for expert {}, of rank {}: expected {} with a slot, given {}: "
+              "up to "
+              "the capacity, slots go to one rank after the other, and in each to one device after the other",
+              d, e, r, wanted, given);
+      }
+  return "";
+}
+
 const Mixture& as_mixture(const Workload& workload) {
   const auto* mixture = dynamic_cast<const Mixture*>(&workload);
   if (mixture == nullptr) refuse(Code::internal, "mixture", "the workload mixture", workload.kind().name());

@@ -64,6 +64,7 @@ struct RoutedStep : StepData {
   bool equals(const StepData& other) const override {
     return counts == dynamic_cast<const RoutedStep&>(other).counts;
   }
+  std::string difference_from(const StepData& expected) const override;
 };
 
 /// The arguments of a mixture's closed form. \throws Error internal for another workload

@@ -304,7 +304,7 @@ Matrix logits_backward(const Mixture& mixture, const std::vector<ExactToken>& to
 }  // namespace
 
 std::vector<Cause> Mixture::mistakes() const {
-  std::vector<Cause> all = {Cause::mask_forgotten, Cause::relus_forgotten};
+  std::vector<Cause> all = {Cause::mask_forgotten, Cause::relus_forgotten, Cause::gates_forgotten};
   if (rule_.aux_weight != 0) all.insert(all.end(), {Cause::balance_forgotten, Cause::balance_n_times});
   return all;
 }
@@ -317,7 +317,8 @@ Solution Mixture::solve_with(Cause mistake, const ExactProblem& problem, Communi
   Solution results;
   const Answers answers(problem, slots, product(slots.tokens, x), product(slots.gates, dout), mistake, group,
                         results);
-  results["output"] = product(slots.gates.transposed(), answers.y).as_floats();
+  const Matrix& factors = mistake == Cause::gates_forgotten ? slots.tokens : slots.gates;
+  results["output"] = product(factors.transposed(), answers.y).as_floats();
 
   Matrix dgates(x.rows, rule_.top_k);  // of each choice: its token's row of dout times the answer
   for (Index i = 0; i < answers.y.rows; ++i) {
