@@ -47,6 +47,25 @@ def hangs(mesh):
     threading.Event().wait()
 
 
+# Trainings whose references a bound needs: one differentiates by its input, too; one is traced, and clipped.
+TRAININGS = ("""
+import torch, shardbook_check as sb
+def reference(params, batch):
+    w, x = (t.detach().clone().requires_grad_() for t in (params["w"], batch["x"]))
+    ((x @ w) ** 2).mean().backward()
+    return {"w": w.grad}
+case = sb.case(reference, {"w": torch.ones(3, 2)}, {"x": torch.randn(5, 3)}, optimizer=lambda of: torch.optim.SGD(of, 0.5), steps=2)
+""", """
+import jax, shardbook_check as sb
+def reference(params, batch):
+    return {"w": jax.grad(lambda w: ((batch["x"] @ w) ** 2).mean())(params["w"])}
+def sgd(params, grads, state):
+    return {name: params[name] - 0.5 * g for name, g in grads.items()}
+x = jax.random.normal(jax.random.key(0), (5, 3))
+case = sb.case(reference, {"w": jax.numpy.ones((3, 2))}, {"x": x}, optimizer=sgd, steps=2, clip=0.25)
+""")
+
+
 class Package(unittest.TestCase):
     def run_on(self, test, mesh, seconds=60, **more):
         from shardbook_check.launch.ranks import run
@@ -80,8 +99,8 @@ class Package(unittest.TestCase):
             self.assertEqual(*exact)
             self.assertIn("1 held: 1 right", call(command, "run", "--problems", "mlp-exact-13x7x11x7", "--session", "--devices",
                                                   2, "--", python, here / "solves.py", "session", "{folder}", "{devices}"))
-            said = call(python, "-c", "from importlib.metadata import entry_points as e; "
-                        "print([p.load().__name__ for p in e(group='pytest11') if p.name == 'shardbook-check'])")
+            said = call(python, "-c", "from importlib.metadata import distribution; "
+                        "print([p.load().__name__ for p in distribution('shardbook-check').entry_points if p.group == 'pytest11'])")
             self.assertEqual(said, "['shardbook_check.launch.pytest_plugin']")
 
     def test_all_of_it_is_python_3_9(self):
@@ -157,6 +176,13 @@ class Package(unittest.TestCase):
                                        env={**os.environ, "PYTHONPATH": str(suite), "OMP_NUM_THREADS": "1"})
                 self.assertIn(words, ended.stdout + ended.stderr)
                 self.assertEqual(ended.returncode == 0, not mistake)
+
+    @unittest.skipUnless(foreign, "FOREIGN_PYTHON: no Python with PyTorch and JAX")
+    def test_trainings_have_bounds(self):
+        for program in TRAININGS:
+            ended = subprocess.run([foreign, "-c", program + "print(0 < case.limits['w'].max() < 1e-5)"], capture_output=True, text=True,
+                                   check=False, env={**os.environ, "PYTHONPATH": str(suite)})
+            self.assertEqual(ended.stdout, "True\n", ended.stderr)
 
     @unittest.skipUnless(foreign, "FOREIGN_PYTHON: no Python with PyTorch")
     def test_a_session_keeps_its_processes(self):

@@ -16,6 +16,9 @@ CALLS = {"pjit": "jaxpr", "jit": "jaxpr", "closed_call": "call_jaxpr", "core_cal
          "remat2": "jaxpr"}
 
 
+where = jax.numpy.where
+
+
 def is_mine(value):
     return isinstance(value, jax.Array)
 

@@ -71,7 +71,7 @@ class Torch:
 
 class Plain:
     def __init__(self, case, params):
-        self.of, self.optimizer, self.kept = dict(params), case.optimizer, {}
+        self.of, self.optimizer, self.kept, self.framework = dict(params), case.optimizer, {}, case.framework
 
     def params(self):
         return dict(self.of)
@@ -81,7 +81,9 @@ class Plain:
         if clip:
             norm = sum((value * value).sum() for value in grads.values()) ** 0.5
             share = clip / (norm + 1e-6)
-            if share < 1:
+            if where := getattr(self.framework, "where", None):  # of values that are not known yet
+                self.grads = {name: where(share < 1, value * share, value) for name, value in grads.items()}
+            elif share < 1:
                 self.grads = {name: value * share for name, value in grads.items()}
             return norm
         return None
