@@ -10,8 +10,8 @@ import numpy as np
 from .causes_of_sharding import (axes_with_copies, different_copies, factors_in_training, norms_of_some,
                                  not_reduced_along_an_axis, other_weights, reduced_in_16_bits, sums_of_slices,
                                  would_be_right_in_16_bits)
-from .causes_of_programs import (another_balance, another_program, answers_of_others, at_a_point, lost_choices,
-                                 never_updated, other_numbers, rows_that_count_otherwise)
+from .causes_of_programs import (another_balance, another_program, answers_of_others, at_a_point, lost_choices, never_updated,
+                                 other_gates, other_numbers, rows_that_count_otherwise, tokens_that_count_otherwise)
 from .evidence import Evidence, explains, is_about, is_close, is_multiple, is_nearly  # own/reasons.py takes them from here
 from .problems.files import rounded
 from .problems.kinds import TOKENS, after
@@ -308,7 +308,7 @@ def another_computation(e):
 RULES = (not_finite, other_of_equals, zero, scaled, in_16_bits, previous_step, never_updated, one_addend, share_of_device, never_reduced,
          off_by_addend, micro_batches, off_by_rows, transposed, other_slice, log_off, shifted, reordered,
          sums_of_slices, factors_in_training, answers_of_others, another_computation, another_balance,
-         lost_choices, at_a_point, other_weights, norms_of_some, not_reduced_behind,
+         lost_choices, other_gates, at_a_point, tokens_that_count_otherwise, other_weights, norms_of_some, not_reduced_behind,
          not_reduced_along_an_axis, another_program, other_numbers, wrong_scale, averaged_over_own_rows,
          rows_that_count_otherwise, reduced_in_16_bits,
          different_copies, would_be_right_in_16_bits)

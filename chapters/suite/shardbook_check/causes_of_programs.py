@@ -7,10 +7,11 @@ import numpy as np
 
 from .causes_of_sharding import axis_names, cuts
 from .evidence import explains, is_nearly
-from .problems.kinds import Problem
+from .problems.kinds import Problem, after
 from .problems.programs import as_text, programs
 from .problems.simulated import Program, run, simulated
 
+LEAST_SOUGHT = 8  # elements of a piece that decides whether a verdict has such a cause
 LEAST = 4  # elements that must differ: among so many programs, one explains fewer by chance
 
 
@@ -274,15 +275,93 @@ def at_points(e):
                 {"point": axis, "fault": fault, "devices": n, "device": device}
 
 
+def around_the_ring(e):
+    """Context parallelism: parts of keys at some distances from the queries' part are left out, of a pass or a gradient."""
+    n = e.devices
+    for count in range(1, n):
+        for left in itertools.combinations(range(n), count):
+            distances = tuple(d for d in range(n) if d not in left)
+            where = "keys of the own part" if left == (0,) else f"keys of the part{'s' * (count > 1)} {' and '.join(map(str, left))} further around the ring"
+            if distances == (0,):
+                where = "keys of all parts but the own one"
+            for point, words in (("seen", "not seen"), ("ring queries", "left out of the gradient of queries"),
+                                 ("ring keys values", "without the gradient by these queries"), ("ring keys", "without their gradient by these queries, by scores"),
+                                 ("ring values", "without the gradient of their values"), ("ring queries keys values", "left out of attention's backward pass")):
+                if 0 in distances or point != "seen":
+                    yield f"{where} {words}: a step of the ring, or a sum over devices, left out?", \
+                        {"point": point, "distances": distances, "devices": n}
+
+
+def tokens_that_count_otherwise(e):
+    """How often the labels of each sequence, or of each position, are in the gradients: numbers that are fitted to one."""
+    if e.problem.workload != "decoder":
+        return None
+    return named(e, "tokens", of_tokens(e))
+
+
+def of_tokens(e):
+    labels = e.problem.batch["labels"] >= 0
+    known = [name for name, (pieces, slices, _) in e.results.items() if name in e.problem.params and
+             len(pieces) == len(slices) and pieces[e.device] is not None]
+    name = max(known, key=lambda name: e.results[name][0][e.device].size, default=None)
+    for axis, word in ((0, "sequence"), (1, "position")) if name else ():
+        size = labels.shape[axis]
+        masks = [(np.arange(size) == k).reshape((-1, 1) if axis == 0 else (1, -1)) * np.ones(labels.shape) for k in range(size)]
+        given, here = e.results[name][0][e.device], e.results[name][1][e.device]
+        addends = [e.as_arranged(name, after(e.problem, weights=tuple(mask.ravel()))[name])[here].ravel() for mask in masks]
+        used = [k for k in range(size) if np.any(addends[k])]
+        if not used or given.size < len(used) + 8 or addends[0].shape != given.ravel().shape:
+            continue
+        counts, _, rank, _ = np.linalg.lstsq(np.stack([addends[k] for k in used], 1), given.ravel(), rcond=1e-7)
+        if rank < len(used) or np.ptp(counts) < 1e-3:
+            continue
+        every = np.ones(size)
+        every[used] = counts
+        yield counted_text(word, every, used, labels.sum(axis=1 - axis)), \
+            {"weights": tuple(sum(count * mask for count, mask in zip(every, masks)).ravel())}
+
+
+def counted_text(word, counts, used, labels):
+    """In words: one mean for each, or how often each counts."""
+    shares = [counts[k] * labels[k] for k in used]
+    if np.ptp(shares) < 1e-3 * abs(shares[0]):
+        return f"a mean over the labels of each {word}, and then over {word}s?"
+    groups = {}
+    for k in used:
+        groups.setdefault(snapped(counts[k]), []).append(k)
+    words = [f"{word}{'s' * (len(of) > 1)} {', '.join(map(str, of))} {as_text(value)} times" for value, of in groups.items() if abs(value - 1) > 1e-3]
+    return f"labels of {word}s count otherwise: {', '.join(words[:4])}: a mean over other ones, or a part that is left out?"
+
+
+def of_sums(e):
+    """A softmax's sum that is too large, or too small, by a number which the loss shows."""
+    pieces = e.results.get("loss", ([], [], 0))[0]
+    given = next((float(piece.ravel()[0]) for piece in pieces if piece is not None and piece.size == 1), None)
+    if e.problem.kind != "real" or given is None:
+        return
+    low, high = 0.0, 1.0
+    def loss(more):
+        return float(np.ravel(after(e.problem, forgets="the softmax's sum", scale=more)["loss"])[0])
+    if given <= float(np.ravel(e.problem.expected["loss"])[0]):
+        return
+    while loss(high) < given and high < 1e4:
+        high *= 2
+    for _ in range(40):
+        middle = (low + high) / 2
+        low, high = (middle, high) if loss(middle) < given else (low, middle)
+    more = round(high) if round(high) and abs(high - round(high)) < 1e-3 * high else high
+    yield f"a softmax with {more:.4g} more in its sum: columns of padding that count?", {"forgets": "the softmax's sum", "scale": float(more)}
+
+
 def at_a_point(e):
     """A decoder that does one thing otherwise: it explains every result, the right ones, too. Two are named if both do."""
     if e.problem.workload != "decoder":
         return None
-    return named(e, "points", itertools.chain(of_slices(e), at_points(e)))
+    return named(e, "points", itertools.chain(of_slices(e), around_the_ring(e), of_sums(e), at_points(e)))
 
 
 def named(e, which, candidates):
-    """What explains all results; found once for a verdict."""
+    """What explains all results: sought once for a verdict, unless a piece has too few numbers to be explained."""
     if which not in e.found:
         texts = []
         for text, mistake in candidates:
@@ -291,6 +370,7 @@ def named(e, which, candidates):
             if len(texts) == 2:
                 break
         if not texts:
+            e.found.update({which: (None, None)} if e.given.size >= LEAST_SOUGHT else {})
             return None
         e.found[which] = texts[0] if len(texts) == 1 else f"{texts[0][:-1]}; or {texts[1]}", mistake
     text, mistake = e.found[which]
@@ -398,6 +478,27 @@ def answers_of_others(e):
             return None
         is_moved |= [token] * k not in found
     return "answers of experts to other tokens: not put back in the order in which they were sent?" if is_moved else None
+
+
+def other_gates(e):
+    """Outputs that are the right answers with other gates: those are found from the numbers."""
+    p = e.problem
+    if p.workload != "mixture" or e.name != "output" or p.widths[-1] < p.top_k + 2:
+        return None
+    (gates, chosen), answers = gates_of(p), answers_to_tokens(p)
+    rows, others = range(e.slices[e.device][0].start, e.slices[e.device][0].stop), []
+    for token, given, limit in zip(rows, e.given, e.limit):
+        of = answers[token, chosen[token]].T  # (width, k)
+        found, _, rank, _ = np.linalg.lstsq(of, given, rcond=1e-9)
+        if rank < p.top_k or (np.abs(of @ found - given) > 4 * limit + 2.0**-20 * np.abs(given)).any():
+            return None
+        if np.abs(found - gates[token]).max() > 1e-3:
+            others.append((token, found))
+    if not others:
+        return None
+    token, found = others[0]
+    shown = [", ".join(f"{gate:.4g}" for gate in of) for of in (found, gates[token])]
+    return f"answers with other gates: {len(others)} of {len(rows)} tokens, as token {token}: {shown[0]}, where {shown[1]} is meant?"
 
 
 def gates_of(p):

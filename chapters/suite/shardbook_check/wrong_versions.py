@@ -60,6 +60,8 @@ def mistakes(problem, devices):
         yield "experts' gradients a mean over their tokens, where a sum is meant?", {"forgets": "sums over tokens"}
         if devices > 1:
             yield "dL/dx of own experts alone: that of the others not sent back?", {"forgets": "dx elsewhere", "devices": devices}
+            yield "the gates' gradient of own experts alone: that of the others not sent back to the router?", \
+                {"forgets": "gates elsewhere", "devices": devices}
             yield "answers of own experts alone: those of the others not sent back?", \
                 {"forgets": "answers elsewhere", "devices": devices}
         if 1 < devices <= problem.experts:

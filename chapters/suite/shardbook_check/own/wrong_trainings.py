@@ -63,6 +63,7 @@ def of_one(case, placed, mesh, wrong):
     for words, names in buckets(case):
         yield f"{words} one step late: weights of the step before, not gathered in time?", functools.partial(behind, case, names)
     yield from fitted(case, wrong)
+    yield from scaled_in_each_step(case, wrong)
     yield "the result of the step before: weights not updated, or not gathered after the step?", \
         functools.partial(ran, case, after=lambda step, before, now, state: before if step == case.steps - 1 else now)
     yield "every step with the gradients of the first step: never computed again?", functools.partial(ran, case, wrong=first())
@@ -76,6 +77,8 @@ def of_one(case, placed, mesh, wrong):
     yield "the optimizer's count of steps two at a time, from 2: another bias correction?", functools.partial(counted_twice, case)
     yield from of_settings(case)
     for step in range(case.steps - 1):
+        yield f"the optimizer's count of steps begins again after step {step + 1}: another bias correction?", \
+            functools.partial(ran, case, after=counted_anew(step))
         for name in case.params:
             yield f"the optimizer's state of {name} lost after step {step + 1}?", \
                 functools.partial(ran, case, after=with_state(step, name, lambda value: 0 * value))
@@ -129,6 +132,15 @@ def counting(extra):
         for key, value in state.items():
             if np.ndim(value) == 0 and not isinstance(value, dict):
                 state[key] = value + extra
+        return now
+    return after
+
+
+def counted_anew(at):
+    def after(step, before, now, state):
+        for key, value in state.items() if step == at else ():
+            if np.ndim(value) == 0 and not isinstance(value, dict):
+                state[key] = 0
         return now
     return after
 
@@ -208,6 +220,33 @@ def fitted(case, wrong):
             c += step * float(by @ off / (by @ by))
         if 1e-6 < abs(c) < 64:
             yield text.format(1 - c if "decay" in text else 1 + c), functools.partial(ran, case, after=hook(c))
+
+
+def scaled_in_each_step(case, wrong):
+    """Numbers by which all gradients of each step are multiplied, as clipping and loss scales do."""
+    def run(logs):
+        steps = iter(np.exp(logs))
+        def clip(grads):
+            factor = next(steps)
+            grads = clipped(grads, case.clip) if case.clip else grads
+            return {name: g * factor for name, g in grads.items()}
+        return ran(case, clip=clip)
+    given = gathered(None, wrong)
+    if given.size < case.steps + 8:
+        return
+    def off(logs):
+        return float(np.linalg.norm(gathered(run(logs), wrong) - given))
+    logs = min((np.full(case.steps, start) for start in (0.0, -2.0, -4.0, -7.0, 1.0, 3.0)), key=off)
+    for free in [np.ones((case.steps, 1))] * 4 + [np.eye(case.steps)] * 6:  # first one number for all steps
+        at, step = gathered(run(logs), wrong), 1e-4
+        slopes = np.stack([(gathered(run(logs + step * one), wrong) - at) / step for one in free.T], 1)
+        change = free @ np.linalg.lstsq(slopes, given - at, rcond=1e-6)[0]
+        change *= min(1, 3 / max(np.abs(change).max(), 1e-30))
+        logs = logs + next((share for share in (1, 0.5, 0.25, 0.125) if off(logs + share * change) < np.linalg.norm(given - at)), 0) * change
+    if np.abs(logs).max() > 1e-3:
+        factors = ", ".join(dict.fromkeys(f"{factor:.4g}" for factor in np.exp(logs)))
+        yield f"all gradients of each step times {factors}{', after clipping: clipped by another norm, or to another limit' if case.clip else ''}?", \
+            functools.partial(run, logs)
 
 
 def gathered(results, wrong):

@@ -26,7 +26,7 @@ def explain(found, case, wrong, placed, mesh):
     if not unsure or len(unsure) < len(wrong) / 2:
         return
     right = [(name, device, piece) for name in found.right for device, piece in enumerate(placed[name]) if piece is not None]
-    versions = wrong_trainings.versions(case, placed, mesh, wrong) if case.optimizer else of_inputs(case, placed, mesh)
+    versions = wrong_trainings.versions(case, placed, mesh, wrong) if case.optimizer else of_inputs(case, placed, mesh, wrong)
     texts, end = [], time.monotonic() + SECONDS
     for text, results, is_rough in versions:
         try:
@@ -43,7 +43,7 @@ def explain(found, case, wrong, placed, mesh):
 
 def is_weak(cause):
     """Whether it holds of the results, and does not say why."""
-    return cause in (SAYS["unknown"], "") or "different copies" in cause or "'s slice, not device" in cause or "a wrong scale" in cause or "in another order" in cause
+    return cause in (SAYS["unknown"], SAYS["zero"], SAYS["times_zero"], "") or "different copies" in cause or "'s slice, not device" in cause or "a wrong scale" in cause or "in another order" in cause
 
 
 def fits(case, results, wrong, right, is_rough):
@@ -80,10 +80,10 @@ def is_same(given, other, limit, want):
 
 
 # ---- Other inputs
-def of_inputs(case, placed, mesh):
+def of_inputs(case, placed, mesh, wrong):
     """Yields (cause, results by device, False)."""
     yield from of_one_device(case, mesh)
-    for text, *changes in itertools.chain(of_batch(case, mesh), of_params(case, placed, mesh), of_labels(case, mesh)):
+    for text, *changes in itertools.chain(of_batch(case, mesh), of_counts(case, wrong), of_params(case, placed, mesh), of_labels(case, mesh)):
         @functools.cache
         def run(changes=tuple(changes)):
             results = sum_of([(factor, ran(case, params, batch)) for factor, params, batch in changes[0]], case)
@@ -171,6 +171,8 @@ def of_batch(case, mesh):
         if getattr(value, "ndim", 0) and is_float(value):
             yield f"{name} forgotten: taken as 1 everywhere?", changed(value * 0 + 1)
             yield f"{name} forgotten: taken as 0 everywhere?", changed(value * 0)
+            for to, words in (("BF16", "bfloat16"), ("F16", "float16")) if isinstance(value, np.ndarray) else ():
+                yield f"{name} in {words}?", changed(rounded(value, to).astype(value.dtype))
 
 
 def is_float(value):
@@ -206,6 +208,35 @@ def of_labels(case, mesh):
                     yield f"a mean over the {name} of each {where}, and then {words}: of own tokens?", [(factor, *of) for of in own]
 
 
+def of_counts(case, wrong):
+    """How often labels count, by their place along an axis: numbers that are fitted to the largest gradient that is wrong."""
+    facts = max((f for _, f in wrong if f.name in case.params), key=lambda f: f.given.size, default=None)
+    for name, value in case.batch.items() if facts else ():
+        if is_float(value) or not isinstance(value, np.ndarray) or not ((value < 0).any() or "label" in name or "target" in name):
+            continue
+        for axis, size in enumerate(value.shape):
+            if not 1 < size <= 16 or facts.given.size < size + 8:
+                continue
+            alone = []
+            for k in range(size):
+                labels = np.full_like(value, -100)
+                np.moveaxis(labels, axis, 0)[k] = np.moveaxis(value, axis, 0)[k]
+                alone += [(case.params, {**case.batch, name: labels})] * bool((labels >= 0).any())
+            of = np.stack([facts.here(ran(case, *each)).ravel() for each in alone], 1)
+            fits = [np.linalg.lstsq(of, t.ravel(), rcond=1e-7) for t in (facts.want, facts.given)] if np.isfinite(of).all() else []
+            if not fits or fits[0][2] < of.shape[1] or np.abs(of @ fits[0][0] - facts.want.ravel()).max() > 1e-6 * np.abs(facts.want).max():
+                continue
+            right, found = fits[0][0], fits[1][0]
+            place = "row" if axis == 0 and name in case.rows else f"place along axis {axis}"
+            shown = ", ".join(f"{ratio:.4g}" for ratio in found / right)
+            text = f"a mean over the {name} of each {place}, and then over these?" if np.ptp(found) < 1e-3 * np.abs(found).max() else \
+                f"{name} by their {place} count {shown} times: a mean over other ones, or a part that is left out?"
+            changes = [(float(count), *each) for count, each in zip(found, alone)]
+            yield text, changes
+            yield text, changes, {number: lambda results, number=number: case.results[number]  # a loss that is added up otherwise
+                                  for number, value in case.results.items() if number not in case.params and not np.ndim(value)}
+
+
 # ---- Other parameters
 def cuts(pieces, shape):
     """(axis, [indices by device]) along which pieces of a tensor lie apart; None if each device has all."""
@@ -239,8 +270,10 @@ def of_params(case, placed, mesh):
                 mask = np.ones(value.shape[axis])
                 mask[of] = 0
                 mask = mask.reshape((-1,) + (1,) * (value.ndim - axis - 1)).astype("f4")
-                yield f"device {device}'s slice of {name} not used: taken as 0?", changed(**{name: value * mask}), \
-                    {name: lambda results, name=name, mask=mask: results[name] * mask}
+                for words, used in ((f"device {device}'s slice of {name} not used", mask), (f"device {device}'s slice of {name} alone used", 1 - mask))[
+                        :1 + (len(parts) > 2)]:
+                    yield f"{words}: the rest taken as 0?" if "alone" in words else f"{words}: taken as 0?", changed(**{name: value * used}), \
+                        {name: lambda results, name=name, used=used: results[name] * used}
         elif any(cut.values()):
             for count in sizes_of(mesh):
                 yield f"{name} added on each of {count} devices before a sum, and so counted {count} times?", \

@@ -181,6 +181,8 @@ class Decoder(Network):
             sees = key <= places[query]
         if self.mistake.forgets == "keys elsewhere":
             sees &= self.same_device()
+        if self.mistake.point == "seen":
+            sees &= self.on_ring()
         if self.m.window and self.mistake.forgets != "window":
             wider = {"where windows end": 1, "a token of windows": -1}.get(self.mistake.forgets, 0)
             sees &= key > query - self.m.window - wider
@@ -195,6 +197,11 @@ class Decoder(Network):
     def same_device(self):
         """Whether one device has the query and the key, (S, S)."""
         return self.devices() == self.devices()[:, None]
+
+    def on_ring(self):
+        """Whether the key's part is at one of the mistake's distances around the ring of devices from the query's, (S, S)."""
+        of = self.devices()
+        return np.isin((of - of[:, None]) % self.mistake.devices, self.mistake.distances)
 
     def seen_around(self):
         """The keys that each query sees if keys go around the ring one way, and their positions the other way."""
@@ -316,6 +323,11 @@ class Decoder(Network):
         if self.mistake.forgets == "queries elsewhere":
             here = self.same_device()
             dk, dv = (a.product(transposed(t * here), other) for t, other in ((a.scaled(ds), q), (p, dout)))
+        if self.mistake.point.startswith("ring "):  # some parts of keys alone add to some gradients
+            here, of = self.on_ring(), self.mistake.point.split()[1:]
+            dq = a.product(a.scaled(ds) * here, k) if "queries" in of else dq
+            dk = a.product(transposed(a.scaled(ds) * here), q) if "keys" in of else dk
+            dv = a.product(transposed(p * here), dout) if "values" in of else dv
         if self.mistake.forgets == "values' sums":  # the sum on the last device of the ring alone
             last = (self.devices() - 1) % self.mistake.devices == self.devices()[:, None]
             dv = a.product(transposed(p * last), dout)
@@ -537,6 +549,9 @@ def solved(problem, layers, params, batch):
     z, weights = network.forward(), weights_of(problem, batch)
     picks = network.in_vocabulary(network.labels, "offset of labels")
     losses, dz = layers.losses(z, picks, weights)
+    if problem.mistake.forgets == "the softmax's sum":  # the scale is added to it
+        sums = np.exp(z).sum(-1, keepdims=True) + problem.mistake.scale
+        losses, dz = np.log(sums[..., 0]) - (z * picks).sum(-1), (np.exp(z) / sums - picks) * weights[:, None]
     if problem.mistake.forgets.startswith("softmax elsewhere"):
         losses, dz = losses_of_slices(network, z, picks, weights)
     losses = losses * (network.labels >= 0).ravel()
@@ -572,7 +587,12 @@ def losses_of_slices(network, z, picks, weights):
 
 
 def weights_of(problem, batch):
-    """The weight of each token's loss, (T)."""
+    """The weight of each token's loss, (T). A wrong version may count some otherwise."""
+    found = right_weights_of(problem, batch)
+    return found * problem.mistake.weights if problem.mistake.weights else found
+
+
+def right_weights_of(problem, batch):
     labels, mistake = shifted(batch["labels"], problem.mistake), problem.mistake
     if mistake.forgets.startswith("labels at ends"):
         ends = [end - 1 for begin, end in (part(labels.shape[1], mistake.devices, d) for d in range(mistake.devices))

@@ -23,7 +23,7 @@ class Mistake:
     stages: int = 1  # parts of the layers that each clip gradients by their own norm
     devices: int = 1  # that divide something
     device: int = 0  # the one whose share alone counts
-    weights: tuple = ()  # of each row's loss, in training
+    weights: tuple = ()  # of each row's loss, in training; of each token's
     in_last_step: bool = False  # these weights count in the last step alone
     norm: float = 1.0  # times the norm by which gradients are clipped
     groups: tuple = ()  # of slices {name: slices}, as pairs: each is clipped by its own norm; later ones count
@@ -33,6 +33,7 @@ class Mistake:
     lost: tuple = ()  # (name, axis, begin, end): slices of parameters that are taken as 0, and so are their gradients
     point: str = ""  # where a network of tokens does something otherwise, and what
     fault: str = ""
+    distances: tuple = ()  # around the ring of devices from the queries' part, of the parts of keys that count
     layer: int = -1  # of experts: the one that is another's; -1: all
     kept_choices: tuple = ()  # the choices that reach their expert, as (token, rank)
     balance: float = 1.0  # times the balancing loss
@@ -160,6 +161,8 @@ def mixture_gradients(problem, params, batch):
     output, input_grads, d_gates, found = through_experts(problem, params, batch, gates, chosen)
     if problem.mistake.forgets == "gate gradients":
         d_gates = d_gates * 0
+    if problem.mistake.forgets == "gates elsewhere":  # a device has the gradient by the gates of its own experts alone
+        d_gates = d_gates.masked(devices_of(tokens, problem)[:, None] == devices_of(experts, problem))
     if problem.mistake.forgets == "first gates alone":
         d_gates = d_gates.masked(np.arange(experts) == chosen[:, :1])
     of_gates = d_gates
