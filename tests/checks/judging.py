@@ -119,7 +119,7 @@ def measure_mlps(*of):
     measure(FACT_OF_MLPS, (), mlps=of_mlps(*of))
 
 
-def measure_networks(table, own, decoders, mixtures):
+def measure_networks(table, own, decoders, mixtures, of_own_model=own_models.Own, of_mixtures=Mixture):
     measure(decoders=[v for v in of_problems(table) if "decoder" in v[1]],
             mixtures=[v for v in of_problems(table) if "mixture" in v[1]],
-            own=of_own(own), own_decoders_and_mixtures=of_own_networks(decoders, mixtures))
+            own=of_own(own, of_own_model), own_decoders_and_mixtures=of_own_networks(decoders, mixtures, of_mixtures))

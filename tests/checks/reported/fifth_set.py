@@ -1,10 +1,15 @@
 #!/usr/bin/python3
 """fifth_set.py [--all] [WORDS...]: 26 kinds more, written with what is true of each when fitted numbers had become rules, and
 judged once before any rule was made with them. Their programs are here."""
+import sys
+from pathlib import Path
+
 import numpy as np
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from decoders import ContextParallel, TensorParallel, rounded
-from first_set import ALL, DATA, EVEN, FULL, MIXED, REAL, TENSOR, TOP2, measure, of_own, of_own_networks, of_problems
+from first_set import ALL, DATA, EVEN, FULL, MIXED, REAL, TENSOR, TOP2
+from judging import measure_networks
 from mixtures import Mixture, router
 from own_models import CLIP, DECAY, Own, stepped
 from shardbook_check import part
@@ -237,6 +242,4 @@ OF_MIXTURES = [(planted, true) for planted, program, _, _, true in OF_PROBLEMS i
     "router's logits halved", "second choices on the first one's device lost")]
 
 if __name__ == "__main__":
-    measure(decoders=[v for v in of_problems(OF_PROBLEMS) if "decoder" in v[1]],
-            mixtures=[v for v in of_problems(OF_PROBLEMS) if "mixture" in v[1]],
-            own=of_own(OF_OWN, OwnModel), own_decoders_and_mixtures=of_own_networks(OF_DECODERS, OF_MIXTURES, EP))
+    measure_networks(OF_PROBLEMS, OF_OWN, OF_DECODERS, OF_MIXTURES, OwnModel, EP)

@@ -1,11 +1,15 @@
 #!/usr/bin/python3
-"""fourth_set.py [--all] [WORDS...]: 27 kinds that people have reported, written with what is true of each when the rules
+"""fourth_set.py [--all] [WORDS...]: 27 kinds, most of them reported by people, written with what is true of each when the rules
 knew none of them, and judged once before any rule was made with them. Their programs are here."""
+import sys
+from pathlib import Path
+
 import numpy as np
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from decoders import ContextParallel, TensorParallel, rounded
-from first_set import ALL, BALANCED, DATA, FULL, MESH, MIXED, REAL, SHARED, TENSOR, TOP2, measure, of_own, of_own_networks, \
-    of_problems
+from first_set import ALL, BALANCED, DATA, FULL, MESH, MIXED, REAL, SHARED, TENSOR, TOP2
+from judging import measure_networks
 from mixtures import Mixture, router
 from own_models import CLIP, CUT, ROWS, Own
 from shardbook_check import part
@@ -205,6 +209,4 @@ OF_MIXTURES = [(planted, true) for planted, program, _, _, true in OF_PROBLEMS i
     "experts' gradients times N", "gates in the order of experts")]
 
 if __name__ == "__main__":
-    measure(decoders=[v for v in of_problems(OF_PROBLEMS) if "decoder" in v[1]],
-            mixtures=[v for v in of_problems(OF_PROBLEMS) if "mixture" in v[1]],
-            own=of_own(OF_OWN, OwnModel), own_decoders_and_mixtures=of_own_networks(OF_DECODERS, OF_MIXTURES, EP))
+    measure_networks(OF_PROBLEMS, OF_OWN, OF_DECODERS, OF_MIXTURES, OwnModel, EP)
