@@ -60,6 +60,7 @@ std::unique_ptr<Awaited> enter_device(const Call& call) {
 }
 
 void finish_device() {
+  cuda::launch_ordered_messages();
   for (const auto& [work, stream] : cuda::streams()) cuda::finish(stream);
 }
 

@@ -195,6 +195,11 @@ void Link::close() {
   if (communicator_.stream != nullptr) cudaStreamDestroy(communicator_.stream);
 }
 
+void launch_ordered_messages() {
+  while (!std::ranges::all_of(links(), [](const auto& link) { return link.second.has_launched_all(); }))
+    runtime::stream().resume_ready();
+}
+
 OperationEvents& events_of(runtime::Call& call) {
   return static_cast<OperationEvents&>(*call.on_device);
 }

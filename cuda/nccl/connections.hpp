@@ -43,6 +43,9 @@ class Link {
 
   Index launched = 0;  ///< the number of launched messages of both directions
 
+  /// Whether this device has launched all messages that it has given a position.
+  bool has_launched_all() const { return !decides_order_ || launched == given_; }
+
   /// Connects the devices if they are not: both call this for the same message, and wait for each other. `peer` is the
   /// other device's place in the message's group.
   const NcclCommunicator& connected(const Group& group, int peer);
@@ -180,6 +183,8 @@ class NcclGroupCall {
   int errors_before_ = std::uncaught_exceptions();
 };
 
+/// Returns when this device has launched all messages to which it has given a position.
+void launch_ordered_messages();
 /// \throws Error lost when NCCL reports a lost peer. Does not abort communicators, since that may wait for another
 /// one's work; the program ends anyway.
 void check_connections();

@@ -126,6 +126,20 @@ void messages_of_all_beside_a_collective() {
   }
   group().synchronize();
 }
+/// Device 0's GPU sends a message when both make a group, and device 1's host may not have seen its position yet.
+void messages_beside_new_groups() {
+  std::vector<std::unique_ptr<Communicator>> parts;
+  for (int i = 0; i < 120; ++i) {
+    Future<> sent;
+    Future<Tensor> received;
+    if (me() == 0) sent = group().post_send(1, some());
+    if (me() == 1) received = group().post_receive(0, {6, 4});
+    parts.push_back(group().split(0, me()));  // kept: each has a communicator of its own
+    if (me() == 0) sent.wait();
+    if (me() == 1) received.get();
+  }
+  group().synchronize();
+}
 void reduce() {
   Tensor t = scale(some(), 2);
   scale(group().all_reduce_async(std::move(t), ReduceOp::sum).get(), 2);
@@ -295,6 +309,7 @@ const std::vector<Case> mistakes_in_library = {
                             [] { sum_of_squares(some()); }, [] { column_sums(some()); },
                             [] { row_sums(some()); }, [] { softmax(some()); }});
              }),
+    accepted("messages_beside_new_groups", 2, messages_beside_new_groups),
     accepted("messages_of_four_devices_beside_a_collective", 5, messages_of_all_beside_a_collective),
     accepted("more_launches_than_a_queue_has_room_for", 2, launches_behind_a_message),
     accepted("a_block_freed_behind_a_message_that_waits_for_the_gather", 3, late_block),

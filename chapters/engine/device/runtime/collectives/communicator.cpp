@@ -83,6 +83,7 @@ class GroupCommunicator : public Communicator {
     const std::span keys = std::span(keys_and_colors).first(group_->members().size());
     const std::span colors = std::span(keys_and_colors).subspan(keys.size());
     const MakingGroup making;
+    finish_device();  // all members' hosts still serve calls, which work of this device may wait for
     const Index id = std::ranges::max(of_all(next_group_id(), {}));
     next_group_id() = id + 1;
     if (!request.color) return nullptr;
