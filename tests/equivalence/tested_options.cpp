@@ -4,6 +4,8 @@
 #include <sstream>
 #include <string>
 
+#include "tests/harness/meshes.hpp"
+
 namespace shard::testing {
 
 namespace {

@@ -4,6 +4,7 @@
 
 #include "tests/harness/catch.hpp"
 #include "tests/harness/devices.hpp"
+#include "tests/harness/meshes.hpp"
 
 using namespace shard;
 using namespace shard::testing;

@@ -4,6 +4,7 @@
 #include "engine/engines/mesh_engine.hpp"
 #include "engine/weights/checkpoint.hpp"
 #include "engine/weights/foreign_model.hpp"
+#include "tests/harness/meshes.hpp"
 #include "tests/harness/refused.hpp"
 
 using namespace shard;

@@ -134,16 +134,6 @@ MeshShape mesh_shape(const std::string& text, const std::vector<std::string>& kn
   return MeshShape(axes);
 }
 
-std::vector<std::string> mesh_texts(const std::vector<std::string>& axes, int devices) {
-  std::vector<std::string> texts;
-  for (const std::vector<int>& sizes : factorisations(devices, axes.size())) {
-    std::vector<MeshAxis> all;
-    for (std::size_t i = 0; i < axes.size(); ++i) all.push_back({axes[i], sizes[i]});
-    texts.push_back(MeshShape(all).describe());
-  }
-  return texts;
-}
-
 Mesh::Mesh(Communicator& group, const MeshShape& shape, SourceLine where)
     : WrappedCommunicator(group), shape_(shape) {
   if (shape_.num_devices() != num_devices())

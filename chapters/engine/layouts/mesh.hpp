@@ -53,10 +53,6 @@ Option<std::string> mesh_option(const std::vector<std::string>& axes);
 /// size 1. \throws Error usage for an axis that is none of `known`, or sizes that do not fit
 MeshShape mesh_shape(const std::string& text, const std::vector<std::string>& known, int devices);
 
-/// The texts for --mesh with all sizes that fit, the axes in this order: "data=1,tensor=4",
-/// "data=2,tensor=2", ...
-std::vector<std::string> mesh_texts(const std::vector<std::string>& axes, int devices);
-
 /// A group whose devices lie on a grid with named axes, and the groups along these axes:
 ///
 ///     Mesh mesh(world, {{"data", 2}, {"tensor", 3}});
