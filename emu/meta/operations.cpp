@@ -5,7 +5,6 @@
 #include "engine/device/layer_operations.hpp"
 #include "engine/device/runtime/operations/axis_cuts.hpp"
 #include "engine/device/runtime/operations/kernels.hpp"
-#include "engine/device/runtime/operations/top_k.hpp"
 
 namespace shard::kernels {
 

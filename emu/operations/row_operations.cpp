@@ -5,7 +5,6 @@
 #include "emu/operations/host_memory.hpp"
 #include "emu/operations/vectors.hpp"
 #include "engine/device/runtime/operations/kernels.hpp"
-#include "engine/device/runtime/operations/top_k.hpp"
 
 namespace shard::kernels {
 

@@ -2,9 +2,11 @@
 
 /// What a backend computes for each operation of operations.hpp and layer_operations.hpp.
 ///
-/// The operation (operations.cpp) has checked the arguments, booked the costs and allocated the result. Its
+/// The operation (operations.cpp, layer_operations.cpp) has checked the arguments, booked the costs and allocated the result. Its
 /// kernel writes each element of the result, whose values are undefined before. There is at least one element
 /// to write. A tensor that is written in place comes first.
+
+#include <vector>
 
 #include "engine/device/layer_operations.hpp"
 #include "engine/device/runtime/operations/argument_checks.hpp"
@@ -117,3 +119,15 @@ void subtract_at_columns(Tensor& t, const Indices& columns, const Tensor& values
 /// @}
 
 }  // namespace shard::kernels
+
+namespace shard::runtime {
+
+/// \name What kernels of top_k share
+/// @{
+/// How often each of n columns occurs.
+Tensor counted(const std::vector<Index>& columns, Index n);
+/// `rows` rows choose k of n columns each, round-robin.
+std::vector<Index> columns_in_turn(Index rows, Index k, Index n);
+/// @}
+
+}  // namespace shard::runtime

@@ -1,7 +1,5 @@
 /// The largest elements of rows, or columns in turn.
 
-#include "engine/device/runtime/operations/top_k.hpp"
-
 #include "engine/device/runtime/notes.hpp"
 #include "engine/device/runtime/operations/kernels.hpp"
 #include "engine/device/this_device.hpp"
