@@ -10,6 +10,7 @@
 #include "engine/files/json_file.hpp"
 #include "engine/files/regular_file.hpp"
 #include "engine/files/safetensors/safetensors.hpp"
+#include "engine/weights/foreign_config.hpp"
 
 namespace shard {
 
@@ -200,8 +201,9 @@ std::vector<Index> end_tokens(const std::string& folder) {
   const bool is_of_generation = has_name(folder + "/generation_config.json");
   const std::string path = folder + (is_of_generation ? "/generation_config.json" : "/config.json");
   const nlohmann::json json = read_json_object(path);
-  const Index of_family = json.value("model_type", nlohmann::json()) == "t5" ? 1 : 2;
-  const nlohmann::json otherwise = is_of_generation ? nlohmann::json() : nlohmann::json(of_family);
+  const nlohmann::json family = json.value("model_type", nlohmann::json());
+  const FamilyDefaults defaults = defaults_of_family(family.is_string() ? family.get<std::string>() : "");
+  const nlohmann::json otherwise = is_of_generation ? nlohmann::json() : nlohmann::json(defaults.end_token);
   const nlohmann::json given = json.value("eos_token_id", otherwise);
   std::vector<Index> tokens;
   for (const nlohmann::json& token :

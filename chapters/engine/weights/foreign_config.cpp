@@ -23,10 +23,14 @@ Names words(const char* text) {
 struct Family {
   const char* name;
   bool is_t5 = false, has_sizes_alone = false;
+  FamilyDefaults defaults = {};
 };
-constexpr std::array families = {
-    Family{"llama"},   Family{"mistral"}, Family{"mixtral"}, Family{"qwen2"}, Family{"gemma", false, true},
-    Family{"t5", true}};
+constexpr std::array families = {Family{"llama"},
+                                 Family{"mistral"},
+                                 Family{"mixtral"},
+                                 Family{"qwen2"},
+                                 Family{"gemma", false, true},
+                                 Family{"t5", true, false, {.end_token = 1, .ties_the_head = true}}};
 
 /// What training, generation, other tasks, and tools keep in config.json. An object has all its members.
 const Names& harmless() {
@@ -138,6 +142,11 @@ std::string ForeignConfig::same_in_each(const std::string& name, Index length) {
   if (given != expected + "]")
     refuse_value(name, fmt::format("the same text for each of the {} layers", length), given);
   return word;
+}
+
+FamilyDefaults defaults_of_family(const std::string& name) {
+  const auto found = std::ranges::find(families, name, &Family::name);
+  return found == families.end() ? FamilyDefaults() : found->defaults;
 }
 
 std::string ForeignConfig::require_family(bool is_t5) {

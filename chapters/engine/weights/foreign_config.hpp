@@ -13,6 +13,14 @@
 
 namespace shard {
 
+/// What a family of networks has where its config.json does not say it.
+struct FamilyDefaults {
+  Index end_token = 2;
+  bool ties_the_head = false;
+};
+/// Those of a `model_type`.
+FamilyDefaults defaults_of_family(const std::string& name);
+
 /// Reads hyper-parameters, and records their names: all others must not change results.
 class ForeignConfig {
  public:

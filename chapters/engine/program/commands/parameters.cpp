@@ -12,6 +12,7 @@
 #include "engine/files/safetensors/safetensors.hpp"
 #include "engine/program/command_options.hpp"
 #include "engine/program/recorded_network.hpp"
+#include "engine/weights/foreign_config.hpp"
 #include "engine/workloads/decoder/model.hpp"
 
 namespace shard {
@@ -20,9 +21,9 @@ namespace {
 
 /// Prints whether the head is tied, if the files have one, and config.json or its values tie it.
 void say_whether_tied(const ForeignModel& model, const ForeignNames& names) {
-  const bool is_t5 = model.hyper_parameter("model_type", "") == "t5";
   const bool is_tied = !names.contains(head_name());
-  const bool says_tied = model.hyper_parameter("tie_word_embeddings", is_t5 ? "true" : "false") == "true";
+  const bool ties = defaults_of_family(model.hyper_parameter("model_type", "")).ties_the_head;
+  const bool says_tied = model.hyper_parameter("tie_word_embeddings", ties ? "true" : "false") == "true";
   if (model.parameters->contains("lm_head.weight") && (is_tied || says_tied))
     fmt::print(stderr, "{}: lm_head.weight: {}, as in transformers 5\n", one_line(model.source),
                is_tied ? "equal to the embedding, and one parameter with it"
