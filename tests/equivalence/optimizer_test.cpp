@@ -21,6 +21,17 @@ std::vector<float> counting(Index n) {
 
 }  // namespace
 
+TEST_CASE("each update reaches a parameter of one element") {
+  const Tensor g = Tensor::from_host({1}, std::vector<float>{1});
+  Tensor w = Tensor::from_host({1}, std::vector<float>{1}), m({1}), v({1});
+  sgd_update(Rows(w), g, 0.5F);
+  CHECK(w.to_host() == std::vector<float>{0.5F});
+  adam_update(Rows(w), g, m, v, {.rate = 0.5F}, 1);
+  CHECK(w.to_host()[0] < 1e-3F);
+  integer_update(Rows(w = Tensor({1})), g);
+  CHECK(w.to_host() == std::vector<float>{2});  // ((0 - 1) mod 5) - 2
+}
+
 TEST_CASE("optimizers update just their rows") {
   Tensor w = Tensor::from_host({3, 2}, counting(6));
   Tensor g = Tensor::from_host({1, 2}, std::vector<float>{1, -2});

@@ -109,6 +109,9 @@ TEST_CASE("scatter_add_rows adds in ascending order, to what is there") {
   Tensor into = matrix(2, 1, {0x1p24F, 0});
   scatter_add_rows(matrix(4, 1, {1, 5, 1, -0x1p24F}), Indices{0, 1, 0, 0}, into);
   CHECK(into.to_host() == Values{0, 5});  // another order of summation gives 1 or 2
+  Tensor one = matrix(1, 1, {2});
+  scatter_add_rows(matrix(1, 1, {3}), Indices{0}, one);
+  CHECK(one.to_host() == Values{5});
 }
 
 TEST_CASE("scatter_add_rows is the gradient of gather_rows") {
