@@ -497,6 +497,16 @@ class Judged(Folder):
             self.asked, self.parts = asked, whole
             self.assertRegex(self.judged().results[0], f"^{words} on device 2 at .*: on this device alone: ")
 
+    def test_rounding_explains_all_or_nothing(self):
+        rounded = judge.SAYS["right_in_bf16"]
+        for causes, said in (([rounded, rounded], rounded), ([rounded, judge.SAYS["unknown"]], judge.SAYS["unknown"])):
+            found = [judge.Difference("output", "expected 1, given 2", device) for device in range(2)]
+            for difference, cause in zip(found, causes):
+                difference.cause = cause
+            with mock.patch("judge.results_of", return_value=([], mock.Mock(differences=found))):
+                self.judged()
+            self.assertEqual([d.cause for d in found], [said, said])
+
     def test_what_a_ring_tells(self):
         """Its rows are no parts of a tensor, so another device's row is no slice of another device."""
         for name, words in small_problems.TOLD.items():
