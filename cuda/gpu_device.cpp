@@ -80,6 +80,21 @@ bool traffic_is_booked() {
   return !cuda::gpu().is_shared();
 }
 
+/// Of tensor cores no attribute says how much they do; and devices that share a GPU have no peak of their own.
+std::optional<double> peak_of_products() {
+  if (cuda::gpu().is_shared() || precision() != Precision::float32) return {};
+  int device = 0, multiprocessors = 0, kilohertz = 0, major = 0, minor = 0;
+  SHARDBOOK_CHECK(cudaGetDevice(&device));
+  for (auto [value, attribute] : {std::pair{&multiprocessors, cudaDevAttrMultiProcessorCount},
+                                  {&kilohertz, cudaDevAttrClockRate},
+                                  {&major, cudaDevAttrComputeCapabilityMajor},
+                                  {&minor, cudaDevAttrComputeCapabilityMinor}})
+    SHARDBOOK_CHECK(cudaDeviceGetAttribute(value, attribute, device));
+  // CUDA C++ Programming Guide, "Throughput of Native Arithmetic Instructions": float32 of a multiprocessor in a cycle
+  const int lanes = 10 * major + minor <= 80 ? 64 : 128;
+  return 2.0 * lanes * multiprocessors * kilohertz * 1e3;
+}
+
 std::string products_by() {
   cuda::gpu();  // selects the GPU
   cudaDeviceProp properties{};

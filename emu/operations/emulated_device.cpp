@@ -40,4 +40,8 @@ std::string products_by() {
   return emu::about_products();
 }
 
+std::optional<double> peak_of_products() {
+  return {};
+}
+
 }  // namespace shard

@@ -3,6 +3,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <map>
 
 #include "double.hpp"
 
@@ -59,5 +60,16 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   properties->uuid = {};
   properties->uuid.bytes[0] = static_cast<char>(1 + device);
   properties->uuid.bytes[1] = static_cast<char>(process == nullptr ? 0 : 1 + std::atoi(process));
+  return cudaSuccess;
+}
+
+/// An H200's.
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
+  PLANTED("cudaDeviceGetAttribute");
+  static const std::map<cudaDeviceAttr, int> values = {{cudaDevAttrClockRate, 1980000},
+                                                       {cudaDevAttrMultiProcessorCount, 132},
+                                                       {cudaDevAttrComputeCapabilityMajor, 9},
+                                                       {cudaDevAttrComputeCapabilityMinor, 0}};
+  *value = values.at(attribute);
   return cudaSuccess;
 }

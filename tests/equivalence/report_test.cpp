@@ -1,7 +1,8 @@
 /// Reports of training runs: figures, their marks, and whether the run is good.
 
-#include "engine/basics/terminal.hpp"
 #include "engine/program/report.hpp"
+
+#include "engine/basics/terminal.hpp"
 #include "tests/harness/catch.hpp"
 #include "tests/harness/devices.hpp"
 #include "tests/harness/text_file.hpp"
@@ -28,6 +29,9 @@ TEST_CASE(
   report.milliseconds = 2.5;
   CHECK_THAT(table(report, 200, true), contains("09  a-v") && contains("ulp") &&
                                            contains("  ms/step  Gflop/s") && contains("     2.50      1.2"));
+  CHECK_THAT(table(report, 200, true), !contains("of peak"));
+  report.peak_rate = 4e9;
+  CHECK_THAT(table(report, 200, true), contains("Gflop/s  of peak") && contains("1.2   30.0 %"));
   CHECK_THAT(table(report, 200, false), contains("09  a-v") && !contains("ms/step"));
   CHECK_THAT(table(report, 86, false), !contains("09") && contains("ulp") && contains("messages"));
   CHECK_THAT(table(report, 82, false), !contains("ulp") && contains("messages"));
@@ -38,6 +42,7 @@ TEST_CASE(
 TEST_CASE("a table says of each figure whether it is its closed form's, and a report's file keeps that") {
   Report report;
   report.losses = {1, 0.5};
+  report.peak_rate = 4e9;
   report.bytes = {{4, 12288}, {4, 12288}};
   report.messages = {{3, 2}};
   report.peak = {{8192, 1}, {8192, 1}};

@@ -28,7 +28,8 @@ void from_json(const json& j, Figure& f) {
 }
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(AxisFigures, axes, bytes, messages)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(CurveComparison, steps, largest, allowed, wrong_step, expected, given)
-// Without the comparison of the curve, which there may not be, and the library of products, which older ones lack.
+// Without the comparison of the curve, which there may not be, and the library of products and its peak, which older ones
+// lack.
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Report, chapter, title, variant, workload, devices, layers, losses,
                                    max_ulp, bytes, messages, along, flops, peak, milliseconds, decisions)
 
@@ -48,6 +49,7 @@ void write_report(const std::string& path, const Report& r) {
   json j = r;
   j["curve"] = r.curve ? json(*r.curve) : json();
   j["products"] = r.products;
+  j["peak_rate"] = r.peak_rate;
   j["ok"] = r.is_good();
   replace_file(path, j.dump(1) + '\n');
 }
@@ -70,6 +72,7 @@ Report read_report(const std::string& path) {
     const json j = json::parse(file);
     Report r = j.get<Report>();
     r.products = j.value("products", "");
+    r.peak_rate = j.value("peak_rate", 0.0);
     if (!j.at("curve").is_null()) r.curve = j.at("curve").get<CurveComparison>();
     if (!r.losses.empty()) return r;
   } catch (const json::exception&) {  // ends in the error below
@@ -91,11 +94,15 @@ std::string table(const Report& r, int width, bool with_times) {
   if (with_times) {
     // The rate of all devices together; those that wait for one another have a lower one.
     const double flops = std::reduce(r.flops.measured.begin(), r.flops.measured.end(), 0.0);
+    const double rate = flops / r.milliseconds * 1e3;
     titles.insert(titles.end(), {"ms/step", "Gflop/s"});
+    rows.front().insert(rows.front().end(),
+                        {fmt::format("{:.2f}", r.milliseconds), fmt::format("{:.1f}", rate / 1e9)});
+    if (r.peak_rate > 0) {
+      titles.push_back("of peak");
+      rows.front().push_back(fmt::format("{:.1f} %", 100 * rate / r.peak_rate));
+    }
     for (Row& row : rows) row.resize(titles.size());
-    const auto last = rows.front().rbegin();
-    last[0] = fmt::format("{:.1f}", flops / r.milliseconds / 1e6);
-    last[1] = fmt::format("{:.2f}", r.milliseconds);
   }
   rows.insert(rows.begin(), titles);
   std::string text = text_table(rows, 2);

@@ -34,7 +34,9 @@ struct Report {
   Figure flops;                    ///< of matrix products, in the step that has most
   Figure peak;                     ///< the most bytes held
   double milliseconds = 0;         ///< of a step, median
-  std::string products;            ///< the library that made them, and its kernels
+  /// The most operations a second that all devices can do for products; 0 where it is not known.
+  double peak_rate = 0;
+  std::string products;  ///< the library that made them, and its kernels
   /// For each step, the choices that rounding may change (Journal::decisions).
   std::vector<std::vector<Index>> decisions;
   /// The comparison with the unsharded network's losses; nothing without such a network.

@@ -221,6 +221,7 @@ Examples fill_report(Report& report, const Run& run, const TrainCommand& command
   report.decisions = trained.journal.decisions();
   report.milliseconds = median(trained.milliseconds);
   report.products = products_by();
+  report.peak_rate = peak_of_products().value_or(0) * run.group.num_devices();
   return run.network.examples(engine, run.training.seed);
 }
 
