@@ -166,6 +166,10 @@ TEST_CASE("a tensor that was moved from is empty") {
   assigned = std::move(t);
   CHECK(t.shape() == Shape{0});
   CHECK(t.to_host().empty());
+  Tensor kept = Tensor::from_host({2}, std::vector<float>{1, 2});
+  Tensor& same = kept;
+  kept = std::move(same);  // to itself
+  CHECK(difference(kept, {{2}, {1, 2}}) == "");
 }
 
 TEST_CASE("tensors print with their shape, long axes shortened") {

@@ -40,7 +40,13 @@ Tensor::Tensor() = default;
 Tensor::~Tensor() = default;
 
 Tensor::Tensor(Tensor&&) noexcept = default;
-Tensor& Tensor::operator=(Tensor&&) noexcept = default;
+// x = std::move(x) changes nothing. The default would leave the memory, and no shape.
+Tensor& Tensor::operator=(Tensor&& other) noexcept {
+  Tensor taken(std::move(other));
+  std::swap(shape_, taken.shape_);
+  std::swap(storage_, taken.storage_);
+  return *this;
+}
 
 const Shape& Tensor::shape_of_nothing() {
   static const Shape shape = {0};
