@@ -195,6 +195,7 @@ void Link::close() {
   if (communicator_.stream != nullptr) cudaStreamDestroy(communicator_.stream);
 }
 
+/// Ends whatever the other devices do: a message has a position when both hosts have called, and then waits for no host.
 void launch_ordered_messages() {
   while (!std::ranges::all_of(links(), [](const auto& link) { return link.second.has_launched_all(); }))
     runtime::stream().resume_ready();

@@ -125,11 +125,7 @@ void waits_of_libraries(float* memory, cudaStream_t other) {
   ask("ncclCommInitRank of one rank", "may wait", [](const Spinning&) { communicator_of_one(); });
 }
 
-void waits() {
-  float* memory = nullptr;
-  REQUIRE(cudaMalloc(&memory, 1 << 21));
-  cudaStream_t other = nullptr;
-  REQUIRE(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking));
+void waits_of_copies(float* memory, cudaStream_t other) {
   std::vector<char> host(1 << 20);
   ask("cudaMemcpy2DAsync of 64 KiB pageable bytes", "may wait", [&](const Spinning&) {
     REQUIRE(cudaMemcpy2DAsync(memory, 512, host.data(), 256, 256, 256, cudaMemcpyHostToDevice, other));
@@ -144,6 +140,14 @@ void waits() {
       REQUIRE(cudaMemcpyAsync(memory, host.data(), bytes, cudaMemcpyHostToDevice, other));
     });
   }
+}
+
+void waits() {
+  float* memory = nullptr;
+  REQUIRE(cudaMalloc(&memory, 1 << 21));
+  cudaStream_t other = nullptr;
+  REQUIRE(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking));
+  waits_of_copies(memory, other);
   ask("first launch of a kernel", "returns, since kernels are loaded eagerly", [&](const Spinning&) {
     add_to<1><<<1, 32, 0, other>>>(memory);
     REQUIRE(cudaGetLastError());

@@ -145,6 +145,9 @@ std::shared_ptr<const StepData> Mixture::choices(const ShardedEngine& engine) co
   return std::make_shared<RoutedStep>(dynamic_cast<const RoutesTokens&>(engine).routed());
 }
 
+constexpr const char* order_of_slots =
+    "up to the capacity, slots go to one rank after the other, and in each to one device after the other";
+
 std::string RoutedStep::difference_from(const StepData& expected) const {
   const RoutedCounts& right = dynamic_cast<const RoutedStep&>(expected).counts;
   for (Index e = 0; e < right.num_experts; ++e)
@@ -153,10 +156,9 @@ std::string RoutedStep::difference_from(const StepData& expected) const {
         const Index wanted = right.at(right.kept, d, r, e), given = counts.at(counts.kept, d, r, e);
         if (wanted != given)
           return fmt::format(
-              "choices of device {}'s tokens for expert {}, of rank {}: expected {} with a slot, given {}: "
-              "up to "
-              "the capacity, slots go to one rank after the other, and in each to one device after the other",
-              d, e, r, wanted, given);
+              "choices of device {}'s tokens for expert {}, of rank {}: expected {} with a slot, "
+              "given {}: {}",
+              d, e, r, wanted, given, order_of_slots);
       }
   return "";
 }

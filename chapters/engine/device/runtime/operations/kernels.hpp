@@ -2,9 +2,9 @@
 
 /// What a backend computes for each operation of operations.hpp and layer_operations.hpp.
 ///
-/// The operation (operations.cpp, layer_operations.cpp) has checked the arguments, booked the costs and allocated the result. Its
-/// kernel writes each element of the result, whose values are undefined before. There is at least one element
-/// to write. A tensor that is written in place comes first.
+/// The operation (operations.cpp, layer_operations.cpp) has checked the arguments, booked the costs and
+/// allocated the result. Its kernel writes each element of the result, whose values are undefined before. There
+/// is at least one element to write. A tensor that is written in place comes first.
 
 #include <vector>
 
