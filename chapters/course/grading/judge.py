@@ -187,6 +187,8 @@ def judge(asked, ended, folder, forms, counted=None):
         if found:
             outcome.has_figures = True
             hold_figures(outcome, found, of_fullest(forms) if asked.knows_fullest else forms)
+            if not asked.wants_input_grad and not asked.knows_fullest:
+                hold_operations(outcome, found, forms)
             if counted:
                 hold_counted(outcome, *counted)
     if outcome.results:  # wrong results have no figures
@@ -231,6 +233,14 @@ def hold_figures(outcome, found, forms):
         outcome.memory[0] += f". The order of work is another one, too: {place}"
     for name in ("bytes", "held"):
         outcome.figures[name] = max(device.figures.get(name, 0) for device in found)
+
+
+def hold_operations(outcome, found, forms):
+    """In a step that does not want dL/dx, nobody computes it. ./check sees that by its closed form of operations."""
+    for number, (device, form) in enumerate(zip(found, forms)):
+        if "operations" in form and device.figures.get("operations", 0) > form["operations"]:
+            outcome.communication.append(f"device {number} computed {device.figures['operations']:,} operations; expected "
+                                         f"{form['operations']:,}: dL/dx, which this step does not want?")
 
 
 def first_unlike(given, wanted):
