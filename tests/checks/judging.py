@@ -14,7 +14,8 @@ from mixtures import Mixture, pieces as of_mixture
 
 # Holds of the results, and does not say why. These two count as true only where the words of what is true say so.
 BARE = ("different copies", "0 in every element")
-FACT = r"different copies|device \d's slice|0 in every element|times it in every element: a wrong scale|rows of the batch count"
+FACT = r"different copies|device \d's slice|0 in every element|times it in every element: a wrong scale|rows of the batch count|" \
+    r"addend of rows? .* of the batch|no larger than rounding to 16 bits"
 # Of mlps, the first sets.
 FACT_OF_MLPS = r"different copies|device \d's slice|0 in every element|rows of the batch count|missing from the sum|trained without rows"
 

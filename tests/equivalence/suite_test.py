@@ -311,7 +311,7 @@ class Implementations(Suite):
          "a balancing loss that counts first choices alone?"),
         ("h.T @ d[of_e])", "3 * h.T @ d[of_e])", TOP_2, "expert_1/layer_1/weights", 1,
          "3 times it in every element: summed where every device has the sum?"),
-        ("group.all_reduce(x.T @ dz)", "x.T @ dz", TOP_2, "router/weights", 0, "device 0's addend alone"),
+        ("group.all_reduce(x.T @ dz)", "x.T @ dz", TOP_2, "router/weights", 0, "those of device 0: a reduction, or the other rows, left out?"),
         ("group.all_reduce(x.T @ dz)", "group.all_reduce(x.T @ dz) / n", FULL, "router/weights", 2,
          "1/3 of it in every element: a mean where a sum is meant?"),
         ("(d[of_e] @ w1.T) * (h > 0)", "d[of_e] @ w1.T", TOP_2, "expert_2/layer_0/weights", 2,
@@ -374,9 +374,9 @@ class Implementations(Suite):
         first, last = rows((0, 3), (5, 7), (9, 11)), rows((3, 5), (7, 9), (11, 13))  # of two micro-batches a device
         of_three = [rows((0, 5)), rows((5, 9)), rows((9, 13))]  # three micro-batches, or three devices
         for lie, wrong, cause in (
-                ("divided", of_three[2], "device 2's addend alone: a reduction, or the others' addends, left out?"),
-                ("divided", want - of_three[1], "device 1's addend is missing from the sum"),
-                ("divided", want + of_three[0], "device 0's addend is in the sum twice"),
+                ("divided", of_three[2], "the addend of rows 9 to 12 of the batch alone, those of device 2: a reduction, or the other rows, left out?"),
+                ("divided", want - of_three[1], "the addend of rows 5 to 8 of the batch is missing from the sum: those of device 1"),
+                ("divided", want + of_three[0], "the addend of rows 0 to 4 of the batch is in the sum twice: those of device 0"),
                 ("owned", of_three[2], "the addend of rows 9 to 12 of the batch alone: the rest overwritten, or left out?"),
                 ("whole", of_three[2], "the addend of rows 9 to 12 of the batch alone: the rest overwritten, or left out?"),
                 ("owned", want - of_three[0], "the addend of rows 0 to 4 of the batch is missing from the sum"),

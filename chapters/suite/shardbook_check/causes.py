@@ -82,14 +82,59 @@ def previous_step(e):
 
 
 def one_addend(e):
-    for device, _, addend in e.device_addends():
-        if explains(e, addend):
-            return SAYS["one_addend"].format(device)
+    """The rows of one device. Only the rows are certain: they may be left out for another reason than their device."""
+    return rows_of_devices(e, (("rows_alone", 0),))
+
+
+def rows_of_devices(e, causes):
+    """Of a mixture an expert has few tokens, so other rows may be the same: those that explain most pieces count."""
+    best, most = None, 0
+    for device, (begin, end), addend in e.device_addends():
+        for cause, sign in causes:
+            if not explains(e, e.want + sign * addend if sign else addend):
+                continue
+            fits = fits_of_rows(e, (begin, end), sign) if is_sparse(e) else 1
+            if fits > most:
+                best, most = which_of_device(cause, (begin, end), f"those of device {device}"), fits
+    if best and is_sparse(e):
+        rows = itertools.combinations(range(e.problem.batch_size + 1), 2)
+        if any(fits_of_rows(e, of, sign) > most for of in rows for _, sign in causes):
+            return None
+    return best
+
+
+def is_sparse(e):
+    return e.problem.workload == "mixture" and e.name.startswith("expert")
+
+
+def fits_of_rows(e, rows, sign):
+    """How many pieces of experts are right but for these rows."""
+    other, count = after(e.problem, rows=rows), 0
+    for name, (pieces, slices, bound) in e.results.items() if other else ():
+        if not name.startswith("expert"):
+            continue
+        want = e.problem.expected[name]
+        whole = e.as_arranged(name, want + sign * other[name] if sign else other[name])
+        count += sum(piece is not None and piece.shape == whole[here].shape and
+                     bool((np.abs(piece - whole[here]) <= 8 * bound[here] + 2.0**-20 * np.abs(piece)).all())
+                     for piece, here in zip(pieces, slices))
+    return count
+
+
+def which_of_device(cause, rows, whose):
+    which = rows_words(*rows)
+    return SAYS["rows_of_device_alone"].format(which, whose) if cause == "rows_alone" else f"{SAYS[cause].format(which)}: {whose}"
+
+
+def rows_words(begin, end):
+    return f"row {begin}" if end == begin + 1 else f"rows {begin} to {end - 1}"
 
 
 def micro_batches(e):
     """One micro-batch alone, or each sum scaled before the next one is added. Where their number is not known, several
     are tried: but in rows_alone's words, as any program may have such rows."""
+    if e.micro_batches is None and is_sparse(e):  # an expert's few tokens are many parts of the batch
+        return None
     each = " of each device" * bool(e.rows_by_device)
     counts = range(2, min(e.problem.rows, MOST_PIECES) + 1) if e.micro_batches is None else [e.micro_batches]
     for count in counts:
@@ -154,8 +199,8 @@ def never_reduced(e):
 def averaged_over_own_rows(e):
     """The sum of the devices' addends, where each is divided by the number of the device's rows, times a factor."""
     addends = e.device_addends(may_be_gathered=True)
-    if len({rows for _, rows, _ in addends}) > 1:
-        total = sum(addend / rows for _, rows, addend in addends)
+    if len({end - begin for _, (begin, end), _ in addends}) > 1:
+        total = sum(addend / (end - begin) for _, (begin, end), addend in addends)
         if np.count_nonzero(total) < len(addends) + 2:  # one factor is free
             return
         total = total * (e.given * total).sum() / (total * total).sum()
@@ -165,10 +210,7 @@ def averaged_over_own_rows(e):
 
 
 def off_by_addend(e):
-    for device, _, addend in e.device_addends():
-        for sign, cause in ((-1, "addend_missing"), (1, "addend_twice")):
-            if explains(e, e.want + sign * addend):
-                return SAYS[cause].format(device)
+    return rows_of_devices(e, (("rows_missing", -1), ("rows_twice", 1)))
 
 
 def off_by_rows(e):
@@ -177,15 +219,20 @@ def off_by_rows(e):
     if any(addend is None for addend in addends):
         return None
     sums = np.cumsum([np.zeros_like(e.want), *addends], axis=0)
+    best, most = None, 0
     for begin, end in sorted(itertools.combinations(range(rows + 1), 2), key=lambda pair: pair[1] - pair[0]):
-        which = f"row {begin}" if end == begin + 1 else f"rows {begin} to {end - 1}"
         if end - begin == rows:
-            return None
+            break
         alone = sums[end] - sums[begin]
-        for other, cause in ((e.want - alone, "rows_missing"), (alone, "rows_alone"),
-                             (e.want + alone, "rows_twice")):
+        for other, cause, sign in ((e.want - alone, "rows_missing", -1), (alone, "rows_alone", 0),
+                                   (e.want + alone, "rows_twice", 1)):
             if explains(e, other):
-                return SAYS[cause].format(which)
+                said = SAYS[cause].format(rows_words(begin, end))
+                if not is_sparse(e):
+                    return said
+                fits = fits_of_rows(e, (begin, end), sign)
+                best, most = (said, fits) if fits > most else (best, most)
+    return best
 
 
 def transposed(e):

@@ -80,11 +80,11 @@ class Evidence:
         return None if len(set(rows)) == 1 else {}  # one device has all: not divided
 
     def device_addends(self, may_be_gathered=False):
-        """(device, number of its rows, their addend), of the devices that divide the rows, or that may have done so."""
+        """(device, its rows, their addend), of the devices that divide the rows, or that may have done so."""
         rows = self.rows_by_device or {}
         if may_be_gathered and self.rows_by_device is None:
             rows = {d: part(self.problem.batch_size, self.devices, d) for d in range(self.devices)}
-        found = [(device, end - begin, self.addend((begin, end))) for device, (begin, end) in rows.items()
+        found = [(device, (begin, end), self.addend((begin, end))) for device, (begin, end) in rows.items()
                  if end > begin]
         return [(*known, addend) for *known, addend in found if addend is not None and np.any(addend)]
 

@@ -14,6 +14,7 @@ from ..problems.files import rounded
 from ..wrong_versions import SAYS
 
 MOST_PARTS = 8  # of a batch
+LEAST_ROWS = 6  # that a tensor must have, or all
 MOST_ROWS = 64  # of a batch whose rows are tried one by one
 
 
@@ -131,12 +132,26 @@ def of_partition(f, devices, how, blocks):
         counts = [factor / share for share in shares]
         if evidence.explains(f.as_evidence, sum_of(counts, mine)):
             return explained(f, own_means(words, over, how), counts, addends)
-    for k, (device, _) in enumerate(blocks):
-        for cause, mine_counts, others in (("one_addend", 1, 0), ("addend_missing", 0, 1), ("addend_twice", 2, 1)):
+    for k, (device, rows) in enumerate(blocks if is_of_many_rows(f) else ()):
+        whose = f"device {device}'s where {devices} devices divide the rows{over}{how}"
+        for cause, mine_counts, others in (("rows_of_device_alone", 1, 0), ("rows_missing", 0, 1), ("rows_twice", 2, 1)):
             counts = [mine_counts if other == k else others for other in range(len(blocks))]
             if evidence.explains(f.as_evidence, sum_of(counts, mine)):
-                return explained(f, SAYS[cause].format(device) + over + how, counts, addends)
+                said = SAYS[cause].format(rows_text(rows), whose)
+                return explained(f, said if cause == "rows_of_device_alone" else f"{said}: {whose}", counts, addends)
     return None
+
+
+def is_of_many_rows(f):
+    """Whether rows can be told apart: of an expert, which has few of them, many parts of the batch are the same. A batch
+    of two rows has two parts."""
+    size = f.case.batch_size
+    if not 1 < size <= MOST_ROWS:
+        return True
+    addends = [f.case.addend([row]) for row in range(size)]
+    if any(addend is None for addend in addends):
+        return True
+    return sum(bool(np.any(f.here(addend))) for addend in addends) >= min(size, LEAST_ROWS)
 
 
 def sum_of(counts, addends):
