@@ -700,6 +700,17 @@ class Judged(Folder):
         judge.hold_counted(outcome, judge.Counted(100, [5], [5], 1.0), staff)
         self.assertEqual(len(outcome.communication), 1)
 
+    def test_a_dx_that_no_step_wants(self):
+        for form, figures in zip(self.forms, self.figures):
+            form["operations"] = figures["operations"] = 10
+        self.figures[1]["operations"] = 15
+        self.assertEqual(self.judged().communication, [])  # here dL/dx is wanted
+        self.asked.wants_input_grad = False
+        self.assertEqual(self.judged().communication, [
+            "device 1 computed 15 operations; expected 10: dL/dx, which this step does not want?"])
+        self.figures[1]["operations"] = 10
+        self.assertEqual(self.judged().communication, [])
+
     def test_ends(self):
         outcome = self.judged(broke="time: expected an end within 9 s")
         self.assertEqual(outcome.results, ["time: expected an end within 9 s; the job was ended"])
