@@ -73,6 +73,24 @@ void average(const Group& group, float* sums, Index elements, ReduceOp op) {
     divide(collectives_of(group).stream, sums, elements, static_cast<float>(group.num_devices()));
 }
 
+/// Launches a send_async's message to the target, and that of the source.
+void launch_messages(Call& call, std::optional<int> target, std::optional<int> source, Tensor& received) {
+  const cudaStream_t stream = gpu().communication();
+  LaunchIn launch(stream, call);
+  const float* from = data_on(stream, std::as_const(call.tensor));
+  float* to = data_on(stream, received);
+  const Index size = call.tensor.size();
+  if (target == call.me()) return cuda::copy(stream, from, to, size);
+  NcclGroupCall together;
+  const ncclComm_t comm = collectives_of(call.group()).comm;
+  if (target && size > 0) {
+    book(call);
+    SHARDBOOK_CHECK(ncclSend(from, count(size), ncclFloat, *target, comm, stream));
+  }
+  if (source && received.size() > 0)
+    SHARDBOOK_CHECK(ncclRecv(to, count(received.size()), ncclFloat, *source, comm, stream));
+}
+
 }  // namespace
 
 Task all_reduce(Call& call) {
@@ -165,23 +183,11 @@ Task send_async(Call& call) {
   const std::optional<int> source = source_of(call);
   call.exchange_shapes(src.shape(), target, source);
   co_await call.messages();
+  const bool fits = !source || call.received_shape() == dst.shape();
+  // What does not fit is received, too, and then refused: the source's GPU waits for this device.
+  Tensor other = fits ? Tensor() : make_on(gpu().communication(), call.received_shape());
+  launch_messages(call, target, source, fits ? dst : other);
   if (source) require_same_shape(call, *source, dst.shape());
-  const cudaStream_t stream = gpu().communication();
-  LaunchIn launch(stream, call);
-  const float* from = data_on(stream, src);
-  float* to = data_on(stream, dst);
-  if (target == call.me()) {
-    cuda::copy(stream, from, to, src.size());
-    co_return;
-  }
-  NcclGroupCall together;
-  const ncclComm_t comm = collectives_of(call.group()).comm;
-  if (target && src.size() > 0) {
-    book(call);
-    SHARDBOOK_CHECK(ncclSend(from, count(src.size()), ncclFloat, *target, comm, stream));
-  }
-  if (source && dst.size() > 0)
-    SHARDBOOK_CHECK(ncclRecv(to, count(dst.size()), ncclFloat, *source, comm, stream));
 }
 
 }  // namespace shard::cuda

@@ -31,11 +31,12 @@ void launch_send(Link& link, Call& call) {
                            stream));
 }
 
+/// Launches it for what was sent, also where another shape is expected: the sender's GPU waits for this device.
 void launch_receive(Link& link, Call& call, const Shape& shape) {
   const auto [comm, stream] = link.connected(call.group(), call.peer());
   LaunchIn launch(stream, call);
   ++link.launched;
-  if (!call.is_posted()) call.tensor = make_on(stream, shape);
+  if (call.tensor.shape() != shape) call.tensor = make_on(stream, shape);
   if (call.tensor.size() == 0) return;
   SHARDBOOK_CHECK(ncclRecv(data_on(stream, call.tensor), static_cast<std::size_t>(call.tensor.size()),
                            ncclFloat, link.rank_of_peer(), comm, stream));
@@ -88,9 +89,6 @@ Task receive(Call& call) {
     group->post_receive(position_received, Channel::place_to_receive, from, position);
   co_await shape_received;
   const Shape shape = shape_from(numbers);
-  if (call.is_posted() && shape != call.tensor.shape())
-    refuse(Code::mismatch, call.name, to_string(call.tensor.shape()),
-           fmt::format("{} from device {}", to_string(shape), group->member(from)));
   Turn turn_to_answer(pair.ordered_receives, number);
   co_await turn_to_answer;
   MayWaitForPeer may_connect;
@@ -107,6 +105,9 @@ Task receive(Call& call) {
   co_await turn;
   launch_receive(link, call, shape);
   co_await answer;  // after the launch, for which the sender's GPU may already wait
+  if (const std::optional<Shape>& expected = call.request.arrives; expected && shape != *expected)
+    refuse(Code::mismatch, call.name, to_string(*expected),
+           fmt::format("{} from device {}", to_string(shape), group->member(from)));
 }
 
 }  // namespace shard::cuda

@@ -71,6 +71,27 @@ TEST_CASE("errors of NCCL: a peer that is lost, and any other") {
   });
 }
 
+TEST_CASE("a message of another shape is refused, and its devices go on") {
+  const int me = group().device_id(), last = group().num_devices() - 1, next = me == last ? 0 : me + 1;
+  for (const Shape& sent : {Shape{7}, Shape{2, 2}, Shape{0}}) {
+    Tensor dst({3});
+    auto to_next = [&](const Tensor& src) { group().send_async(src, dst, next).wait(); };
+    CHECK(refusal([&] { to_next(Tensor(sent)); }).code == static_cast<int>(Code::mismatch));
+    to_next(Tensor::from_host({3}, std::vector<float>(3, 5)));
+    CHECK(difference(dst, {{3}, {5, 5, 5}}) == "");
+    if (is_alone() || (me > 0 && me < last)) continue;
+    for (const int sender : {0, last}) {
+      const int other = last - me;
+      if (me == sender)
+        group().post_send(other, Tensor(sent)).wait();
+      else
+        CHECK(refusal([&] { group().post_receive(other, {3}).get(); }).code ==
+              static_cast<int>(Code::mismatch));
+    }
+  }
+  CHECK(group().all_reduce_async(Tensor({3}), ReduceOp::sum).get().to_host()[0] == 0);
+}
+
 TEST_CASE("memory that is short: cached blocks are given back first") {
   Tensor({300});
   plant("cudaMalloc", 0, cudaErrorMemoryAllocation);
