@@ -7,7 +7,6 @@
 #include <map>
 #include <new>
 #include <string>
-#include <unordered_map>
 
 #include "cuda/gpu_slices.hpp"
 #include "cuda/nccl/connections.hpp"
@@ -47,6 +46,8 @@ bool fills_with_nans() {
   static const bool is_set = std::getenv("SHARDBOOK_FILL_MEMORY") != nullptr;
   return is_set;
 }
+
+void forget_copies();
 
 /// Keeps freed blocks by stream and size for reuse, since cudaMalloc and cudaFree wait for the GPU.
 ///
@@ -93,6 +94,7 @@ class BlockCache {
     };
     cudaError_t result = allocate();
     if (result == cudaErrorMemoryAllocation && is_idle()) {
+      forget_copies();
       release_all();
       result = allocate();
     }
@@ -170,6 +172,12 @@ std::unordered_map<std::string, KeptCopy>& copies() {
   return *kept;
 }
 
+/// Frees the copies that are made again when an operation needs them.
+void forget_copies() {
+  copies().clear();
+  copies_in_bf16().clear();
+}
+
 }  // namespace
 
 void reserve_page_locked() {
@@ -177,9 +185,14 @@ void reserve_page_locked() {
 }
 
 void release_blocks() {
-  copies().clear();
+  forget_copies();
   pieces().clear();
   cache().release_all();
+}
+
+std::unordered_map<const GpuStorage*, std::shared_ptr<const Workspace>>& copies_in_bf16() {
+  static auto* kept = new std::unordered_map<const GpuStorage*, std::shared_ptr<const Workspace>>;
+  return *kept;
 }
 
 Tensor make_on(cudaStream_t home, Shape shape, Purpose purpose) {
@@ -193,7 +206,7 @@ float* data_on(cudaStream_t stream, Tensor& t) {
   if (written == nullptr) return nullptr;
   float* data = written->data_on(stream);
   written->from_host.clear();
-  written->in_bf16.reset();
+  copies_in_bf16().erase(written);
   return data;
 }
 
@@ -248,6 +261,7 @@ GpuStorage::GpuStorage(Index bytes, Purpose purpose, cudaStream_t home)
 }
 
 GpuStorage::~GpuStorage() {
+  copies_in_bf16().erase(this);
   if (data_ == nullptr || gpu().is_closed()) return;
   try {
     Block block{data_, {}};

@@ -7,6 +7,7 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
+#include <unordered_map>
 
 #include "cuda/gpu.hpp"
 #include "engine/device/books/ledger.hpp"
@@ -33,8 +34,6 @@ class GpuStorage : public Storage {
   /// A copy in the host's memory, for a call that sends it over the wire, and whether that call has written to it.
   std::shared_ptr<Workspace> on_host;
   bool is_written_on_host = false;
-  /// The elements rounded to bf16, from the first product that takes them on, until work may write to them.
-  std::shared_ptr<const Workspace> in_bf16;
 
  private:
   cudaStream_t home_;
@@ -51,6 +50,10 @@ Tensor make_on(cudaStream_t home, Shape shape, Purpose purpose = Purpose::activa
 /// A tensor's address, for work that is launched in this stream. (TensorMemory::data: in the computation stream.)
 float* data_on(cudaStream_t stream, Tensor& t);
 const float* data_on(cudaStream_t stream, const Tensor& t);
+
+/// Elements rounded to bf16, by the storage that they are of: from the first product that takes them on, until work may
+/// write to the storage, or memory runs out.
+std::unordered_map<const GpuStorage*, std::shared_ptr<const Workspace>>& copies_in_bf16();
 
 /// The home of memory that the host and the GPU both read: page-locked memory of the host.
 inline constexpr cudaStream_t host_memory = nullptr;

@@ -60,14 +60,15 @@ class Factor {
  public:
   explicit Factor(Operand o) : operand_(o) {
     if (precision() != Precision::bf16 || o.columns_in_bf16 > 0) return;
-    std::shared_ptr<const cuda::Workspace>& kept = cuda::storage(*o.tensor)->in_bf16;
-    if (!kept) {
-      const auto copy = std::make_shared<cuda::Workspace>(o.tensor->size() * 2);
-      cuda::launch_elements(ToBf16(), o.tensor->size(), gpu().computation(), TensorMemory::data(*o.tensor),
-                            copy->data<std::uint16_t>());
-      kept = copy;
+    const cuda::GpuStorage* const storage = cuda::storage(*o.tensor);
+    if (const auto kept = cuda::copies_in_bf16().find(storage); kept != cuda::copies_in_bf16().end()) {
+      in_bf16_ = kept->second;
+      return;
     }
-    in_bf16_ = kept;
+    const auto copy = std::make_shared<cuda::Workspace>(o.tensor->size() * 2);
+    cuda::launch_elements(ToBf16(), o.tensor->size(), gpu().computation(), TensorMemory::data(*o.tensor),
+                          copy->data<std::uint16_t>());
+    cuda::copies_in_bf16()[storage] = in_bf16_ = copy;
   }
   const void* data() const {
     if (in_bf16_) return in_bf16_->data<std::uint16_t>();

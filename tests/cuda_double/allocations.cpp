@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "double.hpp"
@@ -122,7 +123,7 @@ bool is_page_locked(const void* data) {
   return after != page_locked().begin() && data < std::prev(after)->second;
 }
 
-std::size_t buffers_of_nccl = 0;
+std::size_t buffers_of_nccl = 0, memory_of_gpu = Memory::size;
 
 void* kept_at(const void* device_address) {
   const Memory& m = memory();
@@ -137,7 +138,9 @@ cudaError_t cudaMalloc(void** data, std::size_t bytes) {
   PLANTED("cudaMalloc");
   Memory& m = memory();
   const std::size_t aligned = Memory::aligned(bytes), end = m.used + m.pages_of(aligned);
-  if (end + m.page > Memory::size) return cudaErrorMemoryAllocation;
+  std::size_t free, all;
+  cudaMemGetInfo(&free, &all);
+  if (bytes > free || end + m.page > Memory::size) return cudaErrorMemoryAllocation;
   m.used = end + m.page;
   m.protect(end, aligned, PROT_READ | PROT_WRITE);
   *data = m.shown + end - aligned;
@@ -165,9 +168,10 @@ cudaError_t cudaFree(void* data) {
 
 cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* all) {
   PLANTED("cudaMemGetInfo");
-  *all = *free = Memory::size;
-  for (const auto& [data, allocation] : memory().allocations) *free -= allocation.bytes;
-  *free -= buffers_of_nccl;
+  *all = memory_of_gpu;
+  std::size_t taken = buffers_of_nccl;
+  for (const auto& [data, allocation] : memory().allocations) taken += allocation.bytes;
+  *free = *all - std::min(taken, *all);
   return cudaSuccess;
 }
 

@@ -154,6 +154,8 @@ inline constexpr int left_out = -1;
 /// For tests. Makes the k-th call of this function from now on fail with this error, or leaves it out. With
 /// k = 0 it is the next call. As with CUDA, cudaErrorLaunchFailure breaks the GPU: every later call fails, too.
 void plant(const char* call, int k, int error);
+/// The bytes of the GPU's memory. A test can make them few.
+extern std::size_t memory_of_gpu;
 
 }  // namespace cuda_double
 

@@ -102,6 +102,25 @@ TEST_CASE("memory that is short: cached blocks are given back first") {
   CHECK(scale(Tensor({3}), 2).to_host()[2] == 0);
 }
 
+TEST_CASE("memory that is short: copies that can be made again are given back, too") {
+  plant("cudaMalloc", 0, cudaErrorMemoryAllocation);
+  Tensor({700});  // gives back all that earlier tests left
+  set_precision(Precision::bf16);
+  const Tensor t = Tensor::from_host({128, 128}, std::vector<float>(128 * 128, 2));
+  const std::vector<Index> at(4096, 5);
+  auto product = [&] { return matmul(t, t); };
+  auto rows = [&] { return gather_rows(t, at); };
+  const Tensor some[] = {product(), rows()};
+  std::size_t free, all;
+  cudaMemGetInfo(&free, &all);
+  cuda_double::memory_of_gpu = all - free;
+  CHECK_NOTHROW(Tensor({60 * 256}));  // of 64 KiB: 32 of t in bf16, and 32 of the rows' numbers
+  cuda_double::memory_of_gpu = all;
+  CHECK((product().to_host() == some[0].to_host()));
+  CHECK((rows().to_host() == some[1].to_host()));
+  set_precision(Precision::float32);
+}
+
 TEST_CASE("a reduction of squares and a search for numbers that are not finite see every element") {
   std::vector<float> values(10000, 1.0F);
   const Index size = static_cast<Index>(values.size());
