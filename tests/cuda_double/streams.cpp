@@ -122,6 +122,7 @@ cudaError_t cudaDeviceSynchronize() {
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
   PLANTED("cudaStreamCreateWithFlags");
+  // NCCL's own streams are not among those that are counted: see docs/cuda.md, "NCCL has streams, too".
   const char* given = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS");
   const std::size_t queues = given == nullptr ? 8 : static_cast<std::size_t>(std::atoi(given));
   if (streams().size() >= queues)

@@ -184,7 +184,7 @@ void streams() {
   REQUIRE(cudaMalloc(&memory, 1 << 10));
   add_to<2><<<1, 32>>>(memory);
   REQUIRE(cudaDeviceSynchronize());
-  std::vector<cudaStream_t> others(16);
+  std::vector<cudaStream_t> others(48);
   for (cudaStream_t& s : others) REQUIRE(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
   Spinning kernel;
   for (cudaStream_t s : others) add_to<2><<<1, 32, 0, s>>>(memory);
@@ -194,8 +194,9 @@ void streams() {
     done = 0;
     for (cudaStream_t s : others) done += cudaStreamQuery(s) == cudaSuccess;
   }
-  std::printf("%zu of %zu streams go on beside a kernel that runs (cuda/ assumes: all, with 32 queues)\n",
-              done, others.size());
+  std::printf(
+      "%zu of %zu streams go on beside a kernel that runs (cuda/ assumes: at least 31, with 32 queues)\n",
+      done, others.size());
 }
 
 /// What a launch, an event and the libraries cost, and what the GPU can.
