@@ -73,6 +73,13 @@ class Case:
             found[name] = np.concatenate(of, axis.pop()) if axis else of[0]
         return {name: t.astype("f4") for name, t in found.items()}
 
+    def on(self, problem, data, tensor):
+        """This program, made for another problem and mesh."""
+        return Program(problem, data, tensor, self.planted)
+
+    def right_on(self, problem, data, tensor):
+        return Program(problem, data, tensor)
+
     def at(self, params):
         """The loss of this program with other parameters, as the program adds it up: Σ output · output_grad over its rows."""
         moved = replace(self.of)
