@@ -111,7 +111,10 @@ struct ScoresOfRow {
   SHARDBOOK_KERNEL ScoresOfRow(ScoreRule how, float* all, Index row, Index rows, Index n)
       : rule(how), scores(all + row * n), begin(row % rows + how.first), end(row % rows + how.last + 1) {}
   SHARDBOOK_KERNEL bool has_power(Index c) const { return begin <= c && c < end; }
-  SHARDBOOK_KERNEL float exponent(Index c) const { return has_power(c) ? rule.scale * scores[c] : -infinity; }
+  /// Rounded, and not fused with what is subtracted: the largest exponent's difference to itself must be 0.
+  SHARDBOOK_KERNEL float exponent(Index c) const {
+    return has_power(c) ? __fmul_rn(rule.scale, scores[c]) : -infinity;
+  }
 };
 struct PowersOfScores {
   ScoreRule rule;

@@ -173,3 +173,9 @@ T __shfl_xor_sync(unsigned, T mine, int far) {
   std::memcpy(&mine, &bytes, sizeof mine);
   return mine;
 }
+
+/// A product that the compiler does not fuse with a sum.
+inline float __fmul_rn(float a, float b) {
+  const volatile float product = a * b;
+  return product;
+}

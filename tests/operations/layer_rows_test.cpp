@@ -224,6 +224,8 @@ TEST_CASE("scores to base e, against float64; and no scores") {
     CHECK(std::abs(given[i] - std::exp(double{0.7F} * (double{z[i]} - double{z[2]}))) < 1e-6);
   const Values p = softmax_of_scores(Tensor::from_host({1, 1, 4}, z), all, largest, sums).to_host();
   for (std::size_t i = 0; i < 4; ++i) CHECK(p[i] == given[i] / sums.to_host()[0]);
+  for (float large = 100; large < 101; large += 0.1F)  // scale z - largest, fused, would not be 0
+    CHECK(powers_of_scores(Tensor::from_host({1, 1, 1}, Values{large}), all).powers.to_host() == Values{1});
   const Tensor at_least = vector({3, -infinity});
   CHECK(powers_of_scores(Tensor({1, 2, 0}), all, &at_least).largest.to_host() == Values{3, -infinity});
   CHECK(powers_of_scores(Tensor({1, 2, 0}), all).sums.to_host() == Values{0, 0});
