@@ -12,6 +12,7 @@ namespace shard::kernels {
 namespace {
 
 using cuda::gpu;
+using cuda::Team;
 
 /// A float32 rounded to its upper 16 bits: to the nearest, ties to even.
 SHARDBOOK_KERNEL std::uint16_t bf16_of(float x) {
@@ -32,27 +33,45 @@ struct ToBf16 {
 struct RowsToBf16 {
   Index columns, distance;
 
-  SHARDBOOK_KERNEL void operator()(Index i, const float* from, std::uint16_t* to) const {
-    const Index row = i / distance, column = i - row * distance;
-    to[i] = column < columns ? bf16_of(from[row * columns + column]) : std::uint16_t{0};
+  SHARDBOOK_KERNEL void operator()(Index row, Index column, const float* from, std::uint16_t* to) const {
+    to[row * distance + column] = column < columns ? bf16_of(from[row * columns + column]) : std::uint16_t{0};
   }
 };
 
-/// Index i stands for an element of the sums.
 struct SumOfBf16 {
   Index addends, rows, columns, distance;
 
   SHARDBOOK_KERNEL static float addend(std::uint16_t upper) {
     return __builtin_bit_cast(float, static_cast<std::uint32_t>(upper) << 16);
   }
-  SHARDBOOK_KERNEL void operator()(Index i, const std::uint16_t* from, float* sums) const {
-    const Index row = i / columns;
-    const std::uint16_t* mine = from + row * distance + (i - row * columns);
+  SHARDBOOK_KERNEL void operator()(Index row, Index column, const std::uint16_t* from, float* sums) const {
+    const std::uint16_t* mine = from + row * distance + column;
     float sum = addend(*mine);
     for (Index a = 1; a < addends; ++a) sum += addend(mine[a * rows * distance]);
-    sums[i] = sum;
+    sums[row * columns + column] = sum;
   }
 };
+
+/// Calls kernel(row, column, args...) for a part of a row. One division tells where the part lies, and none where an
+/// element does.
+template <class Kernel>
+struct OfParts {
+  static constexpr Index length = 512;
+  Kernel kernel;
+  Index parts, columns;  ///< of a row
+
+  template <class... Args>
+  SHARDBOOK_KERNEL void operator()(Team team, Index part, Args... args) const {
+    const Index row = part / parts, begin = (part - row * parts) * length;
+    const Index end = begin + length < columns ? begin + length : columns;
+    for (Index column = begin + team.lane; column < end; column += Team::size) kernel(row, column, args...);
+  }
+};
+template <class Kernel, class... Args>
+void launch_parts(Kernel kernel, Index rows, Index columns, Args... args) {
+  const Index parts = (columns + OfParts<Kernel>::length - 1) / OfParts<Kernel>::length;
+  cuda::launch_rows(OfParts<Kernel>{kernel, parts, columns}, rows * parts, gpu().computation(), args...);
+}
 
 /// An operand of cuBLAS. For bf16 it is a rounded copy, since cuBLAS's own conversion from float32 is optional. The
 /// tensor keeps it: most are factors of several products. An operand that is in bf16 needs none.
@@ -111,15 +130,14 @@ void product(Operand a, Operand b, Tensor& c, Extents e, float keep) {
 
 void to_bf16(const Tensor& matrix, Tensor& pairs) {
   const Index distance = 2 * pairs.extent(1);
-  cuda::launch(RowsToBf16{matrix.extent(1), distance}, matrix.extent(0) * distance, gpu().computation(),
-               TensorMemory::data(matrix), reinterpret_cast<std::uint16_t*>(TensorMemory::data(pairs)));
+  launch_parts(RowsToBf16{matrix.extent(1), distance}, matrix.extent(0), distance, TensorMemory::data(matrix),
+               reinterpret_cast<std::uint16_t*>(TensorMemory::data(pairs)));
 }
 
 void sum_of_bf16(const Tensor& pairs, Tensor& sums) {
-  const Index rows = sums.extent(0);
-  cuda::launch(SumOfBf16{pairs.extent(0) / rows, rows, sums.extent(1), 2 * pairs.extent(1)}, sums.size(),
-               gpu().computation(), reinterpret_cast<const std::uint16_t*>(TensorMemory::data(pairs)),
-               TensorMemory::data(sums));
+  const Index rows = sums.extent(0), columns = sums.extent(1);
+  launch_parts(SumOfBf16{pairs.extent(0) / rows, rows, columns, 2 * pairs.extent(1)}, rows, columns,
+               reinterpret_cast<const std::uint16_t*>(TensorMemory::data(pairs)), TensorMemory::data(sums));
 }
 
 }  // namespace shard::kernels

@@ -208,6 +208,9 @@ TEST_CASE("a factor in bf16 gives the products of one that products round, also 
   for (bool is_transposed : {false, true})
     CHECK(matmul(a, Operand(pairs, is_transposed, 3)).to_host() ==
           matmul(a, Operand(b, is_transposed)).to_host());
+  const Tensor wide = to_device(integers({3, 1025}, 0));  // a GPU divides long rows
+  const Tensor wide_pairs = to_bf16(wide);
+  CHECK(matmul(a, Operand(wide_pairs, false, 1025)).to_host() == matmul(a, wide).to_host());
   REFUSED("", matmul(a, Operand(pairs, false, 5)));
   set_precision(Precision::float32);
   REFUSED("", matmul(a, Operand(pairs, false, 3)));
@@ -224,6 +227,8 @@ TEST_CASE("addends in bf16 are added in float32, the first one first, with odd r
   const Tensor sums = sum_of_bf16(to_bf16(matrix(6, 3, values)), 3, 3);
   CHECK(sums.shape() == Shape{2, 3});
   CHECK(sums.to_host() == Values{2, 515, -1.015625F, 0.015625F, 1, 1});
+  const Tensor wide = to_device(integers({3, 1025}, 0));
+  CHECK(sum_of_bf16(to_bf16(wide), 3, 1025).to_host() == column_sums(wide).to_host());
   REFUSED("sum_of_bf16: expected 2 matrices of 5 columns in pairs, given (4, 2)",
           sum_of_bf16(Tensor({4, 2}), 2, 5));
   REFUSED("", sum_of_bf16(Tensor({3, 2}), 2, 3));
