@@ -2,6 +2,7 @@
 
 #include "cuda/gpu.hpp"
 #include "cuda/gpu_memory.hpp"
+#include "cuda/kernels/adam.hpp"
 #include "cuda/kernels/launch.hpp"
 #include "engine/device/runtime/operations/kernels.hpp"
 
@@ -12,21 +13,6 @@ namespace {
 struct SgdUpdate {
   SHARDBOOK_KERNEL void operator()(Index i, float* w, const float* g, float rate) const {
     w[i] -= rate * g[i];
-  }
-};
-
-struct AdamUpdate {
-  AdamSettings s;
-  AdamStep step;
-
-  SHARDBOOK_KERNEL void operator()(Index i, float* w, const float* g, float* m, float* v) const {
-    const float gradient = g[i], weight = w[i], old_mean = m[i],
-                old_variance = v[i];  // all read before any is written
-    const float mean = s.beta1 * old_mean + (1 - s.beta1) * gradient;
-    const float variance = s.beta2 * old_variance + (1 - s.beta2) * gradient * gradient;
-    m[i] = mean;
-    v[i] = variance;
-    w[i] = weight - step.rate * mean / (sqrtf(variance) * step.v_scale + s.epsilon);
   }
 };
 
@@ -53,7 +39,8 @@ void sgd_update(Tensor& w, Range elements, const Tensor& g, float rate) {
 
 void adam_update(Tensor& w, Range elements, const Tensor& g, Tensor& m, Tensor& v,
                  const AdamSettings& settings, const AdamStep& step) {
-  update(AdamUpdate{settings, step}, w, elements, g, TensorMemory::data(m), TensorMemory::data(v));
+  update(AdamUpdate{settings.beta1, settings.beta2, settings.epsilon, step.rate, step.v_scale}, w, elements,
+         g, TensorMemory::data(m), TensorMemory::data(v));
 }
 
 void integer_update(Tensor& w, Range elements, const Tensor& g) {

@@ -17,6 +17,9 @@
 #include <utility>
 #include <vector>
 
+#include "cuda/kernels/adam.hpp"
+#include "cuda/kernels/rounding.hpp"
+
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -260,6 +263,17 @@ __global__ void fill(float* x, unsigned seed) {
   x[at] = static_cast<float>(bits * 2246822519u) / 4294967296.0f - 0.5f;
 }
 
+/// The bandwidth of cuda/'s kernels that a step calls on most elements.
+template <class Kernel, class... Args>
+void rate_of_kernel(const char* name, double bytes_of_element, Kernel kernel, std::int64_t elements,
+                    Args... args) {
+  const double seconds = seconds_of([&] {
+    shard::cuda::launch_kernel(shard::cuda::ByFours<Kernel>{kernel}, elements / 4, nullptr, args...);
+    REQUIRE(cudaGetLastError());
+  });
+  std::printf("%s: %.0f GB/s\n", name, bytes_of_element * elements / seconds / 1e9);
+}
+
 void rates() {
   constexpr int n = 8192;
   float *a = nullptr, *b = nullptr, *c = nullptr;
@@ -289,6 +303,14 @@ void rates() {
   rate("float32", CUDA_R_32F, CUBLAS_COMPUTE_32F);
   rate("tf32", CUDA_R_32F, CUBLAS_COMPUTE_32F_FAST_TF32);
   rate("bf16", CUDA_R_16BF, CUBLAS_COMPUTE_32F);
+  const float* const read = a;
+  rate_of_kernel("rounding to bf16", 6, shard::kernels::ToBf16(), n * n, read,
+                 reinterpret_cast<std::uint16_t*>(b));
+  float* variances = nullptr;
+  REQUIRE(cudaMalloc(&variances, sizeof(float) * n * n));
+  REQUIRE(cudaMemset(variances, 0, sizeof(float) * n * n));
+  rate_of_kernel("Adam", 28, shard::kernels::AdamUpdate{0.9F, 0.999F, 1e-8F, 1e-3F, 1}, n * n, b, read, c,
+                 variances);
 }
 
 /// The version, and an all-reduce of each GPU of this machine.
