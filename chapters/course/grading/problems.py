@@ -25,7 +25,7 @@ from shardbook_check.problems.networks import Mistake
 SIZES = {"--layers", "--batch", "--model-dim", "--hidden-dim", "--experts", "--steps",
          "--blocks", "--heads", "--key-heads", "--length", "--vocabulary"}
 OF_DECODERS = {"--head-dim": 4, "--window": 0, "--rope-base": 10000, "--top-k": 1}
-NOT_OPTIONS = {"--variant", "--only"}
+NOT_OPTIONS = {"--variant", "--only", "--query-scale"}
 
 
 @dataclass(frozen=True)
@@ -82,6 +82,17 @@ class Stepped(Problem):
         other = replace(self)
         other.__dict__["params"] = params
         return {name: result.value for name, result in other.solved(Precision(0, 0)).items()}
+
+
+@dataclass(frozen=True)
+class OfScores(DecoderProblem):
+    """A decoder with the queries' weights times a power of 2: of large scores, exponentials overflow."""
+    query_scale: float = 1.0
+
+    @cached_property
+    def params(self):
+        return {name: w * self.query_scale if name.endswith("query") else w
+                for name, w in DecoderProblem.params.func(self).items()}
 
 
 # ---- The files of a test ---------------------------------------------------------------------------------
@@ -193,11 +204,12 @@ class Asked:
         job["options"] = {**{name: str(value) for name, value in OF_DECODERS.items()}, **job["options"]}
         head_dim, window, base, top_k = (int(job["options"][name]) for name in OF_DECODERS)
         job["options"]["--epsilon"] = repr(DecoderProblem.norm_epsilon)
-        problem = DecoderProblem(
+        problem = OfScores(
             "problem", "real", t.size("--batch", 3), t.size("--length", 9), t.size("--model-dim", 7),
             t.size("--heads", 6), t.size("--key-heads", 3), head_dim, t.size("--hidden-dim", 5), 11,
             blocks=t.size("--blocks", 2), experts=t.size("--experts", 0), top_k=top_k, window=window,
-            rope_base=float(base), seed=self.random.randrange(2**32))
+            rope_base=float(base), query_scale=float(t.size("--query-scale", 1)),
+            seed=self.random.randrange(2**32))
         problem = self.usable(problem)
         return f"solve.{self.chapter}", problem, job, problem.batch
 

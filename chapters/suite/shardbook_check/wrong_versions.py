@@ -209,7 +209,10 @@ ON_SOME_DEVICES = {
     **{f"residual of {of}{passes}": f"the residual before {words} added on each device, and so counted {{n}} times?"
        for of, words in (("attention", "attention's sum"), ("feed-forward", "the feed-forward's sum"), ("every block", "each sum"))
        for passes in ("", ", both passes")},
-    "rescaling": "pieces of keys around a ring, added up without rescaling to the largest score?",
+    "rescaling": "values of pieces of keys around a ring, added up without rescaling to the largest score?",
+    "rescaling of sums": "sums of exponentials around a ring, added up without rescaling to the largest score?",
+    "rescaling of all": "pieces of keys around a ring, added up without rescaling to the largest score?",
+    "rescaling the other way": "pieces of keys around a ring, rescaled by exp(new - old) for exp(old - new)?",
     "values elsewhere": "a device's own values for those that come around the ring?",
     "the ring's direction": "a backward pass with the positions of the keys of another piece on the ring?",
     "values' sums": "the gradient of values from the last device of the ring alone: sums overwritten?",

@@ -212,18 +212,23 @@ class Decoder(Network):
         sees = key <= query
         return sees & (key > query - self.m.window) if self.m.window else sees
 
-    def not_rescaled(self, p):
-        """Weights of ring attention without rescaling: each piece is relative to the largest score so far."""
-        found, of, count = p.copy(), self.devices(), self.mistake.devices
+    def rescaled_otherwise(self, p):
+        """Weights of ring attention, forward and backward, where sums, or weighted sums of values, are not rescaled to the
+        largest score so far, or the other way. p relative to its largest so far is exp(z - m) of that step."""
+        so_far, of, count = np.ones(p.shape), self.devices(), self.mistake.devices
         for device in range(count):
             rows, largest = of == device, 0
             for step in range(count):
                 keys = of == (device - step) % count
-                piece = p[..., rows, :][..., keys]
-                largest = np.maximum(largest, piece.max(axis=-1, keepdims=True, initial=0))
-                share = p[..., rows, :].max(axis=-1, keepdims=True) / np.where(largest > 0, largest, 1)
-                found[..., np.ix_(rows, keys)[0], np.ix_(rows, keys)[1]] = piece * share
-        return found
+                largest = np.maximum(largest, p[..., rows, :][..., keys].max(axis=-1, keepdims=True, initial=0))
+                so_far[..., np.ix_(rows, keys)[0], np.ix_(rows, keys)[1]] = np.where(largest > 0, largest, 1)
+        top = p.max(axis=-1, keepdims=True)
+        if self.mistake.forgets == "rescaling":
+            return p * top / so_far, p
+        weights = p * top / so_far**2 if self.mistake.forgets == "rescaling the other way" else p / so_far
+        sums = weights.sum(axis=-1, keepdims=True)
+        after = p / top / sums
+        return (after if self.mistake.forgets == "rescaling of sums" else weights / sums), after
 
     def with_own_values(self, p, v):
         """Sums of values, if each device takes its own values for those of every piece of the same length."""
@@ -305,8 +310,9 @@ class Decoder(Network):
         q, k = (t if self.is_skipped(f"turning {which}") else self.turned(t) for t, which in ((q, "query"), (k, "key")))
         k, v = (self.passing("keys and values", t)[:, :, self.key_heads()] for t in (k, v))
         out, p = a.attend(q, k, v, self.sees)
-        if self.mistake.forgets == "rescaling":
-            out = self.not_rescaled(p) @ v
+        if self.mistake.forgets.startswith("rescaling"):
+            weights, p = self.rescaled_otherwise(p)
+            out = weights @ v
         if self.mistake.forgets == "values elsewhere":
             out = self.with_own_values(p, v)
         out = self.passing("attention", out)
