@@ -149,6 +149,18 @@ TEST_CASE("a schedule with any one action left out, doubled or moved to another 
   }
 }
 
+TEST_CASE("a micro-batch that is missing, and one that is not there, are refused by their numbers") {
+  Work work = gpipe(1, 2);
+  work[0].pop_back();
+  CHECK_THAT(
+      complaint(with_messages(1, 2, work)),
+      contains("expected each action once, given none: backward for the input of micro-batch 0, stage 0"));
+  work = gpipe(1, 2);
+  work[0].push_back({Action::Kind::forward, 2, 0});
+  CHECK_THAT(complaint(with_messages(1, 2, work)),
+             contains("given forward of micro-batch 2, stage 0 on device 0"));
+}
+
 TEST_CASE("a backward before its forward, a cycle, and receives in another order are refused") {
   Work work = naive(2, 1);
   std::swap(work[0][0], work[0][1]);

@@ -100,6 +100,9 @@ const std::vector<Case> somebody_throws = {
     ends_in(84, "1_returns_a_number_that_is_no_exit_code", 3,
             {"error: device 1: the program: expected to return 0 to 125, given -1"},
             [] { return me() == 1 ? -1 : 0; }),
+    ends_in(84, "1_returns_the_code_of_a_shell", 2,
+            {"error: device 1: the program: expected to return 0 to 125, given 126"},
+            [] { return me() == 1 ? 126 : 0; }),
     of_1(84, "begins_a_job_within_the_job",
          {": run_on_devices: expected one call in a program, given another one"}, begin_a_job),
 };
