@@ -46,17 +46,23 @@ void require_own_thread() {
 void Stream::start(std::shared_ptr<Call> call) {
   stop_polling();
   call->on_device = enter_device(*call);
-  if (!call->is_posted())
+  if (!call->is_posted()) {
     queue_.push_back(std::move(call));
-  else if (!run_body(*call))
-    posted_.push_back(std::move(call));
+  } else {
+    resume_collectives();
+    if (!run_body(*call)) posted_.push_back(std::move(call));
+  }
   resume_ready();
 }
 
-void Stream::resume_ready() {
+/// Before any message: that may have to connect two GPUs, and the host then waits for all that was launched.
+void Stream::resume_collectives() {
   require_own_thread();
-  // Collectives first: a message may have to connect two GPUs, and the host then waits for all that was launched.
   while (!queue_.empty() && run_body(*queue_.front())) queue_.pop_front();
+}
+
+void Stream::resume_ready() {
+  resume_collectives();
   for (std::size_t tests = std::min(posted_.size(), most_tests); tests-- > 0;) {
     if (next_posted_ == posted_.end()) next_posted_ = posted_.begin();
     next_posted_ = run_body(**next_posted_) ? posted_.erase(next_posted_) : std::next(next_posted_);

@@ -53,6 +53,7 @@ class Stream {
   bool is_making_a_group = false;
 
  private:
+  void resume_collectives();
   /// Runs the body of the call as far as possible. Returns whether the call is done.
   bool run_body(Call& call);
   void give_up(Call& call);
