@@ -10,7 +10,8 @@ namespace shard {
 
 namespace {
 
-/// The storage's copy on the host, made at its first use.
+/// The storage's copy on the host, made at its first use. Its block is free when the storage is: a call ends behind its
+/// copies between the two (see staged), also one whose body fails.
 float* on_host(cuda::GpuStorage& memory) {
   if (!memory.on_host) memory.on_host = std::make_shared<cuda::Workspace>(memory.bytes(), cuda::host_memory);
   return memory.on_host->data<float>();
