@@ -300,7 +300,8 @@ def run_ninja(folder, targets, explain):
     log, start, is_terminal = folder / "build.log", time.monotonic(), sys.stderr.isatty()
     def show(_):
         done = re.findall(r"^\[\d+/\d+\]", log.read_text(errors="replace"), re.M)
-        text = f"building {' '.join(targets)} {' '.join(done[-1:])} {time.monotonic() - start:.0f} s"
+        # what changes stands before the names, which may fill the line
+        text = " ".join(["building", *done[-1:], f"{time.monotonic() - start:.0f} s:", *targets])
         text = text[:shutil.get_terminal_size().columns - 1] if is_terminal else text  # a line that wraps would stay
         print(f"\r\033[K{text}" if is_terminal else f"{text}\n", end="", file=sys.stderr, flush=True)
     os.environ["NINJA_STATUS"] = "[%f/%t] "

@@ -212,7 +212,7 @@ class Building(Scripts):
         self.play("ninja", "echo '[1/4] Building A'; sleep 7; echo '[4/4] Linking'")
         code, _, err = self.run_script("chapters/run", "03", "--steps", "1")
         self.assertEqual(code, 0)
-        self.assertRegex(err, r"^building 03_tensor_parallel \[1/4\] [56] s\n$")
+        self.assertRegex(err, r"^building \[1/4\] [56] s: 03_tensor_parallel\n$")
 
     def test_two_at_once(self):
         with open(self.project / "build/lock", "w") as lock:
