@@ -128,5 +128,8 @@ def deck(text):
     """The slides of a chapter's page between its first and its last one, at most MOST - 2."""
     found = list(joined(slide for title, some in list(sections(text))[1:] if not re.match(LEFT_OUT, title)
                         for slide in slides_of(title, some) if MOVES not in "".join(slide.shown)))
-    best = sorted(range(len(found)), key=lambda at: (KINDS.index(found[at].kind), at))[:MOST - 2]
+    def rank(at):  # beyond two slides of a section, a table of another one says more
+        before = sum(one.title == found[at].title for one in found[:at])
+        return before > 1, KINDS.index(found[at].kind), at
+    best = sorted(range(len(found)), key=rank)[:MOST - 2]
     return [found[at] for at in sorted(best)]
