@@ -447,6 +447,18 @@ class Exam(unittest.TestCase):
         with refused(self, 70) as said:
             exam.solved(wrong, exam.sizes_of(wrong, "a"), "01_single_device")
         self.assertIn("expected that B*D*F is ", said.getvalue())
+        with tempfile.TemporaryDirectory() as folder, mock.patch("setup.build") as built, mock.patch("setup.install_packages"), \
+                contextlib.redirect_stdout(io.StringIO()):
+            exam.script([f"{folder}/all", "--seed", "a"])
+            exam.script([f"{folder}/some", "--seed", "a", "--chapters", "04"])
+            self.assertEqual(built.call_args.args[1], ["04_pipeline"])
+            every, some = ([line.partition(". ")[2] for line in Path(folder, name, "exam.md").read_text().split("\n")]
+                           for name in ("all", "some"))
+            of_04 = [line for line in every if "chapter 04" in line]
+            self.assertEqual(of_04, [line for line in some if line.startswith("`")])
+            with refused(self, 64) as said:
+                exam.script([f"{folder}/none", "--chapters", "05"])
+        self.assertIn("--chapters: expected some of 01,", said.getvalue())
 
 
 class Oral(unittest.TestCase):
