@@ -126,20 +126,6 @@ void messages_of_all_beside_a_collective() {
   }
   group().synchronize();
 }
-/// In a job of more devices than are linked at the start, device 0 receives a first message when it knows that all have
-/// agreed on a collective, and has not launched it. Device 1 has.
-void first_message_beside_an_agreed_collective() {
-  using namespace std::chrono_literals;
-  if (me() > 0) std::this_thread::sleep_for(300ms);
-  Future<Tensor> sum = group().all_reduce_async(some(), ReduceOp::sum), received;
-  Future<> sent;
-  if (me() == 1) sent = group().post_send(0, some());
-  if (me() == 0) std::this_thread::sleep_for(1s), received = group().post_receive(1, {6, 4});
-  sum.get();
-  if (me() == 1) sent.wait();
-  if (me() == 0) received.get();
-  group().synchronize();
-}
 /// Device 0's GPU sends a message when both make a group, and device 1's host may not have seen its position yet.
 void messages_beside_new_groups() {
   std::vector<std::unique_ptr<Communicator>> parts;
@@ -333,13 +319,6 @@ const std::vector<Case> mistakes_in_library = {
                             [] { row_sums(some()); }, [] { softmax(some()); }});
              }),
     accepted("messages_beside_new_groups", 2, messages_beside_new_groups),
-    {"first_message_beside_an_agreed_collective",
-     {9},
-     0,
-     {},
-     first_message_beside_an_agreed_collective,
-     Where::emulator,
-     {{"CUDA_DOUBLE_GPUS", "9"}}},
     accepted("messages_of_four_devices_beside_a_collective", 5, messages_of_all_beside_a_collective),
     accepted("more_launches_than_a_queue_has_room_for", 2, launches_behind_a_message),
     accepted("a_block_freed_behind_a_message_that_waits_for_the_gather", 3, late_block),
