@@ -25,8 +25,8 @@ os.environ.update(PYTHONDONTWRITEBYTECODE="1", PYTHONPATH=str(suite))  # of adap
 import shardbook_check as sb
 from shardbook_check import causes, layouts, wrong_versions
 from shardbook_check.command import main
-from shardbook_check.problems import bounded, kinds, networks
-from shardbook_check.problems.layers import OnGrid
+from shardbook_check.problems import bounded, kinds, networks, other_functions
+from shardbook_check.problems.layers import OnGrid, Real
 
 programs = Path(sys.argv.pop(1)).resolve()
 python = "/usr/bin/python3"
@@ -126,6 +126,22 @@ class Problems(Suite):
         other = kinds.after(problem, forgets="the first of equals")
         for name, want in problem.expected.items():
             self.assertEqual(other[name].tolist(), want.tolist(), name)
+
+    def test_other_functions_go_backward_as_they_go_forward(self):
+        """By central differences, of the sum of all results times a gradient."""
+        numbers, step = np.random.default_rng(1), 2.0**-17
+        x, up, dy = numbers.uniform(-2, 2, (3, 1, 4, 6))
+        w = numbers.uniform(0.5, 1.5, (6, 1)).T
+        for forgets in other_functions.CAUSES:
+            layers = other_functions.of_mistake(Real(bounded.Precision(0, 0), epsilon=0.1, samples=0), forgets)
+            is_norm = "norms" in forgets or "epsilon" in forgets
+            forward = (lambda t: layers.norm(t, w)[0]) if is_norm else lambda t: layers.gated(t, up)
+            back = layers.norm_backward_of_rows(dy, w, layers.norm(x, w)[1]) if is_norm else layers.gated_backward(dy, x, up)[0]
+            for at in np.ndindex(*x.shape):
+                by = np.zeros_like(x)
+                by[at] = step
+                slope = ((forward(x + by) - forward(x - by)) * dy).sum() / (2 * step)
+                self.assertAlmostEqual(back[at], slope, delta=1e-7, msg=(forgets, at))
 
     def test_an_exact_mixture_has_all_gates_and_drops_choices(self):
         problem = sb.problem(TOP_1)

@@ -49,7 +49,7 @@ def scaled(e):
     n, rows = e.devices, e.problem.rows
     for factor, text in (*e.problem.wrong_means, *factors_of_axes(e), (-1, SAYS["negated"]), (1 / n, SAYS["averaged"].format(n)),
                          (n, SAYS["counted_n_times"].format(n, ", or a wrong scale" * (n == 2))),
-                         (1 / rows, SAYS["averaged_over_batch"].format(rows))):
+                         (1 / rows, SAYS["averaged_over_batch"].format(rows)), (1 / n**2, SAYS["averaged_twice"].format(n**2, n))):
         if is_multiple(e, factor):
             return text + gates_of_a_half(e, factor)
 

@@ -95,6 +95,9 @@ def of_axes(f):
             return f"1/{size} of it in every element: a mean{over} where a sum is meant?"
         if evidence.is_multiple(f.as_evidence, size):
             return f"{size} times it in every element: summed{over} where every device has the sum?"
+    for size in sizes:
+        if size > 1 and evidence.is_multiple(f.as_evidence, 1 / size**2):
+            return SAYS["averaged_twice"].format(size**2, size)
     if evidence.is_multiple(f.as_evidence, -1):
         return SAYS["negated"]
     rows = f.case.batch_size

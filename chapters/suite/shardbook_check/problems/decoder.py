@@ -2,12 +2,14 @@
 definitions: whole matrices, and attention as a softmax over all keys. With a mistake, they compute what a wrong
 version would."""
 import math
+from dataclasses import replace
 
 import numpy as np
 
 from .bounded import Undecided, part
 from .files import rounded
 from .layers import sigmoid, transposed, turns
+from .other_functions import of_mistake
 
 
 def shapes_of(m):
@@ -50,13 +52,14 @@ class Network:
     """What networks of tokens share. Activations have a row for each token, sequence by sequence, behind the
     axis of samples."""
     def __init__(self, problem, layers, params, batch):
-        self.m, self.mistake, self.layers = problem, problem.mistake, layers
+        self.m, self.mistake, self.layers = problem, problem.mistake, of_mistake(layers, problem.mistake.forgets)
         self.w, self.gradients = {name: layers.lifted(w) for name, w in params.items()}, {}
         self.labels = shifted(batch["labels"].astype(int), problem.mistake)
         self.sequences, self.length = self.labels.shape
 
-    def parts(self, size):
-        return [part(size, self.mistake.devices, device) for device in range(self.mistake.devices)]
+    def parts(self, size, of_each=1):
+        count = of_each * self.mistake.devices
+        return [part(size, count, k) for k in range(count)]
 
     def in_vocabulary(self, tokens, forgets):
         """1 at each row's token, (T, V). A wrong version takes tokens for row numbers of a slice."""
@@ -157,6 +160,11 @@ class Decoder(Network):
     # ---- Where a wrong version differs -------------------------------------------------------------------
     def positions(self):
         """The positions of a sequence's tokens."""
+        if self.mistake.forgets.startswith("rotary and zigzag"):
+            parts = self.parts(self.length, of_each=2)
+            around = [parts[at] for k in range(self.mistake.devices) for at in (k, -1 - k)]
+            zigzag = np.concatenate([np.arange(begin, end) for begin, end in around])
+            return zigzag if self.mistake.forgets.endswith("tokens in ranges") else np.argsort(zigzag)
         if self.mistake.forgets.startswith("rotary of "):
             parts = self.parts(self.length)
             of = {"next": lambda k: (k + 1) % len(parts), "before": lambda k: k - 1, "reversed": lambda k: -1 - k}
@@ -302,13 +310,25 @@ class Decoder(Network):
         t = t[..., self.pairs]
         return self.layers.turned(t, self.at, direction)[..., np.argsort(self.pairs)]
 
+    def turned_as(self, point, t, direction=1):
+        """Turned once, or as often as a wrong version turns."""
+        times = 2 if self.mistake.forgets in (point, point.removesuffix(" back")) else 1 - self.is_skipped(point)
+        for _ in range(times):
+            t = self.turned(t, direction)
+        return t
+
+    def of_sequences(self, t, by):
+        """Keys and values (samples, B, heads, S, d): of a wrong version, those of other sequences."""
+        other = {"keys of the sequence before": 1, "keys of the sequence behind": -1}.get(self.mistake.forgets, 0)
+        return np.roll(t, by * other, axis=1)
+
     def attend(self, block, x, kept):
         a = self.layers
         n, kept["attention_norm"] = self.norm(f"{block}attention_norm", x)
         q, k, v = (self.heads_of(a.product(n, self.w[block + name])) for name in ("query", "key", "value"))
         q, k, v = self.passing("query", q), self.passing("key", k), self.passing("value", v)
-        q, k = (t if self.is_skipped(f"turning {which}") else self.turned(t) for t, which in ((q, "query"), (k, "key")))
-        k, v = (self.passing("keys and values", t)[:, :, self.key_heads()] for t in (k, v))
+        q, k = (self.turned_as(f"turning {which}", t) for t, which in ((q, "query"), (k, "key")))
+        k, v = (self.of_sequences(self.passing("keys and values", t)[:, :, self.key_heads()], 1) for t in (k, v))
         out, p = a.attend(q, k, v, self.sees)
         if self.mistake.forgets.startswith("rescaling"):
             weights, p = self.rescaled_otherwise(p)
@@ -340,7 +360,7 @@ class Decoder(Network):
         if self.mistake.forgets == "the ring's direction":
             wrong = a.weights(q, k, self.sees, self.seen_around())
             dq, dk, dv, ds = a.attend_backward(dout, out, wrong, q, k, v)
-        dk, dv = self.passing("d keys and values", dk), self.passing("d keys and values", dv)
+        dk, dv = (self.passing("d keys and values", self.of_sequences(t, -1)) for t in (dk, dv))
         whole = self.of_projections(dq, dk, dv)
         counted = self.of_projections(dq, *(t * self.queries_that_count() for t in (dk, dv)))
         for name, t in counted.items():
@@ -352,8 +372,7 @@ class Decoder(Network):
     def of_projections(self, dq, dk, dv):
         """Gradients by the products with the query, key and value weights."""
         dk, dv = self.summed_by_key_heads(dk), self.summed_by_key_heads(dv)
-        dq, dk = (t if self.is_skipped(f"turning {which} back") else self.turned(t, -1) for t, which in
-                  ((dq, "query"), (dk, "key")))
+        dq, dk = (self.turned_as(f"turning {which} back", t, -1) for t, which in ((dq, "query"), (dk, "key")))
         return {name: self.passing(f"d {name}", self.rows_of(t)) for name, t in (("query", dq), ("key", dk), ("value", dv))}
 
     def summed_by_key_heads(self, t):
@@ -563,12 +582,14 @@ def solved(problem, layers, params, batch):
     losses = losses * (network.labels >= 0).ravel()
     shape = (len(z), *network.labels.shape)
     found = {"losses": losses.reshape(shape)} if problem.kind == "exact" else \
-        {"logits": z.reshape(*shape, -1), "loss": layers.total(losses * weights, -1)}
+        {"logits": z.reshape(*shape, -1), "loss": layers.total(losses * weights_of_loss(problem, batch, weights), -1)}
     return {**found, **network.backward(dz)}
 
 
 def shifted(labels, mistake):
-    """Labels as a wrong version has them: of the token before, or behind."""
+    """Labels as a wrong version has them: of the token before, or behind, or 0 where a token has none."""
+    if mistake.forgets == "no label":
+        return np.where(labels < 0, 0, labels)
     if not mistake.forgets.startswith("labels of the token"):
         return labels
     by = 1 if mistake.forgets.endswith("before") else -1
@@ -592,6 +613,12 @@ def losses_of_slices(network, z, picks, weights):
     return np.log(of_losses) - (z * picks).sum(-1), (powers / sums - picks) * weights[:, None]
 
 
+def weights_of_loss(problem, batch, weights):
+    """A wrong version's loss may be another mean than that of which it has the gradients."""
+    alone = problem.mistake.forgets.partition("in the loss alone: ")[2]
+    return right_weights_of(replace(problem, mistake=replace(problem.mistake, forgets=alone)), batch) if alone else weights
+
+
 def weights_of(problem, batch):
     """The weight of each token's loss, (T). A wrong version may count some otherwise."""
     found = right_weights_of(problem, batch)
@@ -600,6 +627,8 @@ def weights_of(problem, batch):
 
 def right_weights_of(problem, batch):
     labels, mistake = shifted(batch["labels"], problem.mistake), problem.mistake
+    if mistake.forgets.startswith("in the loss alone"):
+        mistake = replace(mistake, forgets="")
     if mistake.forgets.startswith("labels at ends"):
         ends = [end - 1 for begin, end in (part(labels.shape[1], mistake.devices, d) for d in range(mistake.devices))
                 if end > begin]
