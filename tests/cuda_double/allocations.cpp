@@ -125,6 +125,12 @@ bool is_page_locked(const void* data) {
 
 std::size_t buffers_of_nccl = 0, memory_of_gpu = Memory::size;
 
+std::size_t free_bytes() {
+  std::size_t taken = buffers_of_nccl;
+  for (const auto& [data, allocation] : memory().allocations) taken += allocation.bytes;
+  return memory_of_gpu - std::min(taken, memory_of_gpu);
+}
+
 void* kept_at(const void* device_address) {
   const Memory& m = memory();
   return m.kept + (static_cast<const char*>(device_address) - m.shown);
@@ -138,9 +144,7 @@ cudaError_t cudaMalloc(void** data, std::size_t bytes) {
   PLANTED("cudaMalloc");
   Memory& m = memory();
   const std::size_t aligned = Memory::aligned(bytes), end = m.used + m.pages_of(aligned);
-  std::size_t free, all;
-  cudaMemGetInfo(&free, &all);
-  if (bytes > free || end + m.page > Memory::size) return cudaErrorMemoryAllocation;
+  if (bytes > free_bytes() || end + m.page > Memory::size) return cudaErrorMemoryAllocation;
   m.used = end + m.page;
   m.protect(end, aligned, PROT_READ | PROT_WRITE);
   *data = m.shown + end - aligned;
@@ -169,9 +173,7 @@ cudaError_t cudaFree(void* data) {
 cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* all) {
   PLANTED("cudaMemGetInfo");
   *all = memory_of_gpu;
-  std::size_t taken = buffers_of_nccl;
-  for (const auto& [data, allocation] : memory().allocations) taken += allocation.bytes;
-  *free = *all - std::min(taken, *all);
+  *free = free_bytes();
   return cudaSuccess;
 }
 
